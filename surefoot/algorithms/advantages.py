@@ -1,0 +1,78 @@
+"""Advantages: from the rewards of a batch to one number per row, detached. Invalid rows get 0 and enter no statistic."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from surefoot.algorithms.part import part
+from surefoot.algorithms.tokens import RewardTable
+
+
+def _where_valid(table: RewardTable, value: Tensor) -> Tensor:
+    return torch.where(table.valid, value, torch.zeros_like(value))
+
+
+def _centred(table: RewardTable) -> Tensor:
+    """[B], r - mean of its group over valid rows; exactly 0 in a group without signal."""
+    reward = _where_valid(table, table.reward)
+    mean = table.group_sum(reward) / table.group_count().clamp(min=1)
+    centred = torch.where(table.signal()[table.group], reward - mean[table.group], torch.zeros_like(reward))
+    return _where_valid(table, centred)
+
+
+@part("advantage", "A_i = r_i", r"A_i = r_i")
+def reward(table: RewardTable) -> Tensor:
+    """The reward itself (REINFORCE without a baseline; Williams 1992). Unbiased, of high variance."""
+    return _where_valid(table, table.reward)
+
+
+@part("advantage", "A_i = r_i - mean_batch(r)", r"A_i = r_i - \bar r_{{\text{{batch}}}}")
+def batch_mean(table: RewardTable) -> Tensor:
+    """r minus the mean of the batch. The row's own reward is in the mean, which shrinks the gradient by 1 - 1/B."""
+    reward = _where_valid(table, table.reward)
+    return _where_valid(table, reward - reward.sum() / table.valid.sum().clamp(min=1))
+
+
+@part("advantage", "A_i = r_i - b;  b <- {decay:g} b + (1-{decay:g}) r_i", r"A_i = r_i - b,\; b \leftarrow {decay:g}b+(1-{decay:g})r_i")
+def moving_average(table: RewardTable, *, decay: Annotated[float, Field(ge=0, lt=1)] = 0.9) -> Tensor:
+    """r minus an exponential moving average of all rewards before it; the average starts at 0 and lives in the run state."""
+    baseline = table.memory.get("moving_average", 0.0)
+    advantage = torch.zeros_like(table.reward)
+    for i in torch.nonzero(table.valid).flatten().tolist():
+        value = float(table.reward[i])
+        advantage[i] = value - baseline
+        baseline = decay * baseline + (1 - decay) * value
+    table.memory["moving_average"] = baseline
+    return advantage
+
+
+@part("advantage", "A_i = r_i - mean_(j != i)(r_j)", r"A_i = r_i - \tfrac{{1}}{{G-1}}\sum_{{j\ne i}} r_j", "group")
+def leave_one_out(table: RewardTable) -> Tensor:
+    """r minus the mean of the *other* samples of the prompt (RLOO, arXiv 2402.14740): G/(G-1) (r - mean). Unbiased."""
+    count = table.group_count()[table.group]
+    return _centred(table) * torch.where(count > 1, count / (count - 1).clamp(min=1), torch.zeros_like(count))
+
+
+@part("advantage", "A_i = r_i - mean_group(r)", r"A_i = r_i - \bar r_g", "group")
+def group_mean(table: RewardTable) -> Tensor:
+    """r minus the mean of the group (Dr. GRPO, arXiv 2503.20783)."""
+    return _centred(table)
+
+
+@part(
+    "advantage",
+    "A_i = (r_i - mean_group(r)) / (std_group(r; ddof {ddof}) + {eps:g})",
+    r"A_i = \frac{{r_i - \bar r_g}}{{\operatorname{{std}}_g(r) + {eps:g}}}",
+    "group",
+)
+def group_norm(table: RewardTable, *, ddof: Literal[0, 1] = 1, eps: Annotated[float, Field(ge=0)] = 1e-6) -> Tensor:
+    """r standardised in its group (GRPO, arXiv 2402.03300). Its size diverges as the success rate nears 0 or 1."""
+    centred = _centred(table)
+    count = table.group_count()
+    std = (table.group_sum(centred * centred) / (count - ddof).clamp(min=1)).sqrt()
+    scale = torch.where(table.signal(), std + eps, torch.ones_like(std))
+    return centred / scale[table.group]

@@ -1,0 +1,49 @@
+"""The ``[algorithm]`` section: a preset, and parts that replace or vary its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from surefoot.algorithms.algorithm import SLOTS, Algorithm, resolve
+from surefoot.algorithms.presets import PRESETS
+from surefoot.config import Section, nearest
+from surefoot.errors import AlgorithmError
+
+Choice = str | dict[str, Any] | None
+
+
+class AlgorithmConfig(Section):
+    """A preset and changes to its parts: a name (``trust = "clip"``) or a table (``trust.high = 0.28``)."""
+
+    preset: str = Field("grpo", description="name of the preset to start from; `surefoot cards` lists them")
+    selection: Choice = Field(None, description="which rows stay")
+    advantage: Choice = Field(None, description="from rewards to advantages")
+    ratio: Choice = Field(None, description="importance ratio and its anchor")
+    trust: Choice = Field(None, description="surrogate and its bounds")
+    kl: Choice = Field(None, description="term against a reference policy")
+    aggregation: Choice = Field(None, description="how token losses become the loss of the step")
+
+    def build(self) -> Algorithm:
+        """The algorithm that this section describes.
+
+        Raises:
+            AlgorithmError: unknown preset, part or number; parts that contradict each other.
+        """
+        if self.preset not in PRESETS:
+            raise AlgorithmError(f"algorithm.preset = '{self.preset}' is not known.{nearest(self.preset, PRESETS)}")
+        preset = PRESETS[self.preset]
+        changed = preset.but(**{slot: getattr(self, slot) for slot in SLOTS if getattr(self, slot) is not None})
+        differences = [slot for slot in SLOTS if getattr(changed, slot) != getattr(preset, slot)]
+        if not differences:
+            return preset
+        return changed.but(
+            name=f"{self.preset} (varied)",
+            ancestor=self.preset,
+            changes="; ".join(f"{slot} = {getattr(changed, slot)!r}" for slot in differences) + ".",
+        )
+
+    def resolved(self) -> dict[str, Any]:
+        """The section with every part and number written out."""
+        return {"preset": self.preset, **resolve(self.build())}

@@ -1,0 +1,147 @@
+"""Parts: the pieces that an objective is made of.
+
+A part is a pure function of flat tensors together with its numbers. Writing the function and decorating it is all that
+a new one needs::
+
+    @part("trust", "-tanh({tau:g} (x-1)) A", r"-\\tanh({tau:g}(x-1))A")
+    def soft(tokens: Tokens, ratio: Tensor, *, tau: float = 1.0) -> Tensor:
+        return -torch.tanh(tau * (ratio - 1)) * tokens.advantage
+
+Keyword-only parameters are the part's numbers: they become configuration keys (``--algorithm.trust.tau 2``), are
+checked against their annotations, and fill the templates from which the card is printed, so the printed equation
+cannot drift from the one that runs.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+from pydantic import ConfigDict, ValidationError, create_model
+
+from surefoot.config import explain, nearest
+from surefoot.errors import AlgorithmError
+
+REGISTRY: dict[str, dict[str, Kind]] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """A function of one slot, its equation and the schema of its numbers. Call it with numbers to get a :class:`Part`.
+
+    Attributes:
+        slot: which slot of an Algorithm it fills.
+        name: the name of the function, which is its name in the configuration.
+        fn: the function.
+        text, latex: templates of its equation; ``{number:g}`` is filled in.
+        schema: pydantic model of its numbers.
+        traits: facts that validation reads, for instance ``"group"`` (needs groups of at least two).
+    """
+
+    slot: str
+    name: str
+    fn: Callable[..., Any]
+    text: str
+    latex: str
+    schema: Any
+    traits: frozenset[str]
+
+    def __call__(self, **numbers: Any) -> Part:
+        unknown = sorted(set(numbers) - set(self.schema.model_fields))
+        if unknown:
+            raise AlgorithmError(
+                f"the {self.slot} '{self.name}' has no number '{unknown[0]}'."
+                + (nearest(unknown[0], self.schema.model_fields) or " It has no numbers.")
+            )
+        try:
+            checked = self.schema.model_validate(numbers)
+        except ValidationError as error:
+            raise AlgorithmError(f"algorithm.{self.slot} '{self.name}': {explain(self.schema, error)}") from error
+        return Part(self, tuple(checked.model_dump().items()))
+
+    @property
+    def doc(self) -> str:
+        return inspect.getdoc(self.fn) or ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A kind with its numbers: a value that can be compared, printed, varied and called."""
+
+    kind: Kind
+    items: tuple[tuple[str, Any], ...]
+
+    def __call__(self, *tensors: Any) -> Any:
+        return self.kind.fn(*tensors, **self.numbers)
+
+    def but(self, **numbers: Any) -> Part:
+        """The same kind with some numbers changed."""
+        return self.kind(**{**self.numbers, **numbers})
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        return dict(self.items)
+
+    @property
+    def slot(self) -> str:
+        return self.kind.slot
+
+    @property
+    def name(self) -> str:
+        return self.kind.name
+
+    @property
+    def text(self) -> str:
+        return self.kind.text.format(**self.numbers)
+
+    @property
+    def latex(self) -> str:
+        return self.kind.latex.format(**self.numbers)
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_"):
+            for key, value in self.items:
+                if key == name:
+                    return value
+        raise AttributeError(f"the {self.kind.slot} '{self.kind.name}' has no number '{name}'")
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in self.items)})"
+
+
+def part(slot: str, text: str, latex: str, *traits: str) -> Callable[[Callable[..., Any]], Kind]:
+    """Register a function as a kind of part of a slot. See the head of this module for an example."""
+
+    def decorate(fn: Callable[..., Any]) -> Kind:
+        hints = get_type_hints(fn, include_extras=True)
+        fields: dict[str, Any] = {
+            name: (hints.get(name, Any), parameter.default)
+            for name, parameter in inspect.signature(fn).parameters.items()
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        }
+        name = fn.__name__.removesuffix("_")
+        schema = create_model(name, __config__=ConfigDict(extra="forbid", frozen=True), **fields)
+        kind = Kind(slot, name, fn, text, latex, schema, frozenset(traits))
+        REGISTRY.setdefault(slot, {})[name] = kind
+        return kind
+
+    return decorate
+
+
+def find(slot: str, name: str) -> Kind:
+    """The kind of that name, or an error that names the nearest one."""
+    kinds = REGISTRY.get(slot, {})
+    if name not in kinds:
+        raise AlgorithmError(f"algorithm.{slot} = '{name}' is not known.{nearest(name, kinds)}")
+    return kinds[name]
+
+
+def build(slot: str, given: str | Mapping[str, Any], base: Part) -> Part:
+    """A part from configuration: a name, or a table of numbers over ``base`` (with ``kind`` to take another kind)."""
+    if isinstance(given, str):
+        return base if given == base.name else find(slot, given)()
+    numbers = {key: value for key, value in given.items() if key != "kind"}
+    name = given.get("kind", base.name)
+    return base.but(**numbers) if name == base.name else find(slot, name)(**numbers)

@@ -1,0 +1,34 @@
+"""Importance ratios, their levels and their anchors. All [M]; a row's value is broadcast over its tokens."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor
+
+from surefoot.algorithms.part import part
+from surefoot.algorithms.tokens import Tokens
+
+# exp(20) is about 5e8. Beyond it the ratio carries no information and its gradient would only destroy the step, so the
+# clamp (which has no gradient outside) is wanted.
+LOG_RATIO_LIMIT = 20.0
+
+
+def bounded_exp(log_ratio: Tensor) -> Tensor:
+    return log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+
+
+def anchor_of(tokens: Tokens, anchor: str) -> Tensor:
+    return tokens.logp_old if anchor == "old" else tokens.logp_behaviour
+
+
+@part("ratio", "(no importance ratio)", r"\text{{(no importance ratio)}}")
+def none(tokens: Tokens) -> Tensor | None:
+    """No ratio: the score-function form. Exact for one update per batch."""
+    return None
+
+
+@part("ratio", "x_it = pi(y_it) / pi_{anchor}(y_it)", r"x_{{it}} = \frac{{\pi_\theta(y_{{it}})}}{{\pi_{{\text{{{anchor}}}}}(y_{{it}})}}")
+def token(tokens: Tokens, *, anchor: Literal["old", "behaviour"] = "old") -> Tensor:
+    """The ratio of each token (PPO, arXiv 1707.06347)."""
+    return bounded_exp(tokens.logp - anchor_of(tokens, anchor))

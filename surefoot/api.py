@@ -1,0 +1,187 @@
+"""The Python interface: ``train``, ``sft`` and ``evaluate``, from a configuration, files, keywords, or all of them.
+
+>>> import surefoot
+>>> def reward(prompt, completion, answer):
+...     return float(completion.strip().endswith(str(answer)))
+>>> surefoot.train("run.toml", reward=reward, train__steps=20)  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from surefoot.algorithms.algorithm import Algorithm, resolve
+from surefoot.algorithms.presets import PRESETS
+from surefoot.config import Section, merge, nested, read_toml, validate
+from surefoot.errors import ConfigError, MissingExtraError
+from surefoot.evaluation.evaluate import Evaluation
+from surefoot.report.page import write_report
+from surefoot.rewards.base import Reward
+from surefoot.rewards.functions import as_reward
+from surefoot.tasks.base import Task
+from surefoot.training import loop
+from surefoot.training import sft as supervised
+from surefoot.training.assemble import assemble, set_threads
+from surefoot.training.config import RunConfig, SftConfig
+from surefoot.training.loop import RunResult
+from surefoot.training.progress import Progress
+from surefoot.training.sft import SftResult
+
+S = TypeVar("S", bound=Section)
+Config = Section | Mapping[str, Any] | str | Path | Sequence[str | Path] | None
+Watch = Callable[[Progress], None]
+
+# The key of a section that plain text or a path stands for: ``train(algorithm="rloo", model="folder")``.
+SHORT = {"algorithm": "preset", "model": "path", "task": "name", "reward": "verifier"}
+DATA_FILES = (".jsonl", ".parquet")
+
+
+def train(
+    config: Config = None,
+    *,
+    reward: Any = None,
+    task: Task | str | Path | Mapping[str, Any] | None = None,
+    resume: bool = False,
+    watch: Watch | None = None,
+    **options: Any,
+) -> RunResult:
+    """Train a policy by reinforcement learning and write its run folder, with a report where the extra is installed.
+
+    Args:
+        config: a :class:`RunConfig`, a nested mapping, a TOML file, or several that are merged left to right.
+        reward: a function ``(prompt, completion, answer) -> float`` or any other form that
+            :func:`surefoot.rewards.functions.as_reward` takes; the name of a verifier or a mapping sets the section.
+        task: a :class:`Task`; a name, a data file (JSONL, Parquet) or a mapping sets the section.
+        resume: go on with the run that the folder holds.
+        watch: called with a :class:`Progress` after every step and evaluation.
+        options: keys over the configuration, ``train__steps=5`` for ``train.steps``, or whole sections,
+            ``train={"steps": 5}``, ``algorithm=presets.rloo``, ``model="a/folder"``.
+
+    Raises:
+        SurefootError: any mistake in the configuration, the data, the model or the reward.
+    """
+    grader, options = _split("reward", reward, options, as_reward)
+    problems, options = _split("task", task, options)
+    settings = configure(RunConfig, config, options)
+    result = loop.train(settings, reward=grader, task=problems, resume=resume, watch=watch)
+    report(result.folder)
+    return result
+
+
+def sft(
+    config: Config = None,
+    *,
+    reward: Any = None,
+    task: Task | str | Path | Mapping[str, Any] | None = None,
+    watch: Watch | None = None,
+    **options: Any,
+) -> SftResult:
+    """Train on the task's demonstrations. The arguments are those of :func:`train`, for a :class:`SftConfig`.
+
+    Raises:
+        SurefootError: any mistake in the configuration, the data or the model.
+    """
+    grader, options = _split("reward", reward, options, as_reward)
+    problems, options = _split("task", task, options)
+    return supervised.sft(configure(SftConfig, config, options), reward=grader, task=problems, watch=watch)
+
+
+def evaluate(
+    model: str | Path | None = None,
+    config: Config = None,
+    *,
+    samples: int | None = None,
+    reward: Any = None,
+    task: Task | str | Path | Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Evaluation:
+    """Measure avg@k and pass@k of a model on the held-out problems of a task, with intervals.
+
+    Args:
+        model: a Hugging Face folder or name; the model of the configuration where None.
+        config: as for :func:`train`; the sections model, task, reward, rollout and evaluation are read.
+        samples: k, samples per problem. More than one are sampled at temperature 1 unless
+            ``evaluation.temperature`` is given.
+        reward, task, options: as for :func:`train`.
+
+    Raises:
+        SurefootError: any mistake in the configuration, the data, the model or the reward.
+    """
+    grader, options = _split("reward", reward, options, as_reward)
+    problems, options = _split("task", task, options)
+    if model is not None:
+        options["model__path"] = str(model)
+    if samples is not None:
+        options["evaluation__samples"] = samples
+    settings = configure(RunConfig, config, options)
+    if settings.evaluation.samples > 1 and "temperature" not in settings.evaluation.model_fields_set:
+        settings = configure(RunConfig, settings, {"evaluation__temperature": 1.0})
+    set_threads(settings.train.threads)
+    return assemble(settings, task=problems, reward=grader).evaluate(settings)
+
+
+def configure(schema: type[S], config: Config = None, options: Mapping[str, Any] | None = None) -> S:
+    """The configuration that :func:`train` makes of its arguments.
+
+    Raises:
+        ConfigError: an unknown key (with the nearest one), a bad value, a file that cannot be read.
+    """
+    if isinstance(config, schema) and not options:
+        return config
+    values = _values(schema, config)
+    for name, value in (options or {}).items():
+        values = merge(values, nested(name.replace("__", "."), _plain(name, value)))
+    return validate(schema, values)
+
+
+def report(folder: Path) -> Path | None:
+    """Write ``report.html`` into a run folder; a line says what is missing where it cannot."""
+    try:
+        return write_report(folder)
+    except MissingExtraError as error:
+        warnings.warn(f"no report was written: {error}", stacklevel=2)
+        return None
+
+
+def _values(schema: type[Section], config: Config) -> dict[str, Any]:
+    if config is None:
+        return {}
+    if isinstance(config, Section):
+        if not isinstance(config, schema):
+            raise ConfigError(f"the configuration is a {type(config).__name__}: give a {schema.__name__}")
+        return config.model_dump(exclude_unset=True)
+    if isinstance(config, Mapping):
+        return {name: _plain(name, value) for name, value in config.items()}
+    values: dict[str, Any] = {}
+    for file in [config] if isinstance(config, (str, Path)) else config:
+        values = merge(values, read_toml(Path(file)))
+    return values
+
+
+def _plain(name: str, value: Any) -> Any:
+    """An option as the configuration writes it."""
+    if isinstance(value, Algorithm):
+        return {"preset": value.name if value.name in PRESETS else "grpo", **resolve(value)}
+    if isinstance(value, Section):
+        return value.model_dump(exclude_unset=True)
+    if isinstance(value, Path):
+        value = str(value)
+    if not isinstance(value, str) or name not in SHORT:
+        return value
+    if name == "task" and value.endswith(DATA_FILES):
+        return {"name": "file", "path": value}
+    return {SHORT[name]: value}
+
+
+def _split(
+    name: str, value: Any, options: Mapping[str, Any], convert: Callable[[Any], Any] = lambda value: value
+) -> tuple[Any, dict[str, Any]]:
+    """An argument that is either an object to use or a section of the configuration: (object, options)."""
+    if value is None:
+        return None, dict(options)
+    if isinstance(value, (str, Path, Mapping, Section)):
+        return None, {name: value, **options}
+    return convert(value), dict(options)

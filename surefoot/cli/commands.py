@@ -1,0 +1,209 @@
+"""The commands: read the configuration, call the library, print what came out.
+
+PyTorch and Transformers take seconds to import; they are imported inside the commands, so that ``--help`` is quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from surefoot.training.config import RunConfig
+
+KEYS = "Every key of the configuration is an option too, and comes over the files: {}"
+EPILOGS = {
+    "train": KEYS.format("--train.lr 1e-4 --track.tensorboard true"),
+    "sft": KEYS.format("--steps 300 --optimiser.lr 1e-3"),
+    "evaluate": KEYS.format("--evaluation.problems 500 --task.options.digits 3"),
+    "doctor": KEYS.format("--model.path FOLDER --task.name addition"),
+}
+
+Configs = Annotated[list[Path], typer.Argument(metavar="CONFIG", help="TOML files, merged left to right.")]
+SomeConfigs = Annotated[
+    list[Path] | None, typer.Argument(metavar="CONFIG", help="TOML files, merged left to right.", show_default=False)
+]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", hidden=True)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+
+
+def demo(
+    seed: Annotated[int, typer.Option(help="Seed of the model, the problems and the sampling.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for the two runs. [runs/demo, or the next that is free]")
+    ] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Teach a tiny model to add: warm-up, RL, report (3 minutes)."""
+    from surefoot import api
+    from surefoot.cli.progress import watching
+    from surefoot.methods.demo import run_demo
+
+    console = Console()
+    with watching(console, quiet or as_json) as watch:
+        result = run_demo(out or _free(Path("runs/demo")), seed, watch)
+    api.report(result.run.folder)
+    _show_run(console, result.run, 0.95, as_json)
+
+
+def train(
+    context: typer.Context,
+    configs: Configs,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the configuration, the batch arithmetic and the memory; write nothing.")
+    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the run folder.")] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+    pairs: Set = None,
+) -> None:
+    """Improve a model by reinforcement learning."""
+    from surefoot.training.config import RunConfig
+
+    config = _read(RunConfig, configs, pairs, context)
+    if dry_run:
+        _dry_run(config)
+        return
+    from surefoot import api
+    from surefoot.cli.progress import watching
+
+    console = Console()
+    with watching(console, quiet or as_json) as watch:
+        result = api.train(config, resume=resume, watch=watch)
+    _show_run(console, result, config.evaluation.confidence, as_json)
+
+
+def sft(
+    context: typer.Context,
+    configs: Configs,
+    quiet: Quiet = False,
+    as_json: Json = False,
+    pairs: Set = None,
+) -> None:
+    """Train a model on demonstrations of a task."""
+    from surefoot import api
+    from surefoot.cli.progress import watching
+    from surefoot.training.config import SftConfig
+
+    config = _read(SftConfig, configs, pairs, context)
+    console = Console()
+    with watching(console, quiet or as_json) as watch:
+        result = api.sft(config, watch=watch)
+    _show_run(console, result, config.evaluation.confidence, as_json)
+
+
+def evaluate(
+    context: typer.Context,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Hugging Face folder or name, or 'embedded'.")],
+    configs: SomeConfigs = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="TASK", help="Task, or a .jsonl or .parquet file. [the configuration's]")
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(metavar="K", help="Samples per problem; more than 1 are drawn at temperature 1. [1]")
+    ] = None,
+    as_json: Json = False,
+    pairs: Set = None,
+) -> None:
+    """Measure avg@k and pass@k on held-out problems, with intervals."""
+    from surefoot import api
+    from surefoot.cli.show import show_evaluation, show_json
+    from surefoot.training.config import RunConfig
+
+    config = _read(RunConfig, configs or (), pairs, context)
+    record = api.evaluate(model, config, task=task, samples=samples).record(0)
+    record.pop("step", None)
+    if as_json:
+        show_json(record)
+    else:
+        show_evaluation(Console(), record, config.evaluation.confidence)
+
+
+def doctor(
+    context: typer.Context, configs: SomeConfigs = None, as_json: Json = False, pairs: Set = None
+) -> None:
+    """Check versions, task, template, engine and trainer."""
+    from dataclasses import asdict
+
+    from surefoot.cli.show import show_checks, show_json
+    from surefoot.methods.doctor import examine
+    from surefoot.training.config import RunConfig
+
+    checks = examine(_read(RunConfig, configs or (), pairs, context))
+    if as_json:
+        show_json([asdict(check) for check in checks])
+    else:
+        show_checks(Console(), checks)
+    if any(check.outcome == "fail" for check in checks):
+        raise typer.Exit(1)
+
+
+def cards(
+    preset: Annotated[
+        list[str] | None, typer.Argument(metavar="PRESET", help="Print these cards whole.", show_default=False)
+    ] = None,
+) -> None:
+    """List the objectives, or print the equation of one."""
+    from surefoot.algorithms.config import AlgorithmConfig
+    from surefoot.algorithms.presets import PRESETS
+    from surefoot.cli.show import show_presets
+
+    if preset:
+        print("\n".join(AlgorithmConfig(preset=name).build().explain() for name in preset), end="")
+    else:
+        show_presets(Console(), PRESETS.values())
+
+
+def _free(folder: Path) -> Path:
+    """The folder, or the first of ``folder-2``, ``folder-3`` ... that is not there yet."""
+    number = 1
+    free = folder
+    while free.exists():
+        number += 1
+        free = folder.with_name(f"{folder.name}-{number}")
+    return free
+
+
+def _read(schema: Any, files: Sequence[Path], pairs: Sequence[str] | None, context: typer.Context) -> Any:
+    from surefoot.cli import options
+    from surefoot.config import load
+
+    return load(schema, list(files), options.read(pairs or (), schema, options.declared(context.command)))
+
+
+def _dry_run(config: RunConfig) -> None:
+    from surefoot.config import dump_toml
+    from surefoot.training.arithmetic import Shape, describe
+    from surefoot.training.assemble import assemble
+
+    parts = assemble(config)
+    model = parts.policy.model
+    shape = Shape.of(model.config, sum(parameter.numel() for parameter in model.parameters()))
+    prompts = [*parts.task.train, *parts.task.heldout]
+    longest = max(len(parts.renderer.ids(prompt)) for prompt in prompts)
+    print(dump_toml(config.resolved()))
+    print(
+        describe(
+            config,
+            shape,
+            longest_prompt=longest,
+            train_size=len(parts.task.train),
+            heldout_size=len(parts.task.heldout),
+        )
+    )
+
+
+def _show_run(console: Console, result: Any, confidence: float, as_json: bool) -> None:
+    from surefoot.cli.show import show_json, show_run
+
+    if as_json:
+        show_json({"folder": str(result.folder), **result.summary})
+    else:
+        show_run(console, result.folder, result.summary, confidence)
+

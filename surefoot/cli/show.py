@@ -1,0 +1,115 @@
+"""What the commands print when they are done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from surefoot.algorithms.algorithm import Algorithm
+from surefoot.report.summary import Accuracy, from_result
+from surefoot.report.wording import count, duration, interval, percent, points
+
+
+def show_run(console: Console, folder: Path, result: Mapping[str, Any], confidence: float) -> None:
+    """Held-out accuracy before and after, speed, where the time went, and where everything lies.
+
+    Args:
+        console: where to print.
+        folder: the run folder.
+        result: the content of its ``result.json``.
+        confidence: level of the intervals.
+    """
+    summary = from_result(result)
+    console.print()
+    if summary.before is not None:
+        console.print(_accuracies(summary.before, summary.after, confidence))
+        if summary.gain is not None:
+            console.print(f"{points(summary.gain)}. {summary.verdict}")
+    console.print()
+    facts = _grid()
+    facts.add_row("steps", f"{summary.steps} in {duration(summary.seconds)}")
+    for name, rate in (("generated", summary.generated_per_second), ("trained", summary.trained_per_second)):
+        if rate is not None:
+            facts.add_row(name, f"{count(round(rate))} tokens per second")
+    phases = ", ".join(f"{phase.name} {percent(phase.share, 0)}" for phase in summary.phases)
+    if len(summary.phases) > 1:
+        facts.add_row("time", phases)
+    for name, path in (("model", folder / "model"), ("report", folder / "report.html")):
+        if path.exists():
+            facts.add_row(name, str(path))
+    console.print(facts)
+
+
+def show_evaluation(console: Console, record: Mapping[str, Any], confidence: float) -> None:
+    """avg@k and pass@k with their interval, and what became of the completions."""
+    level = f"{100 * confidence:g} % interval"
+    table = Table(box=None, pad_edge=False)
+    for column in ("measure", "value", level):
+        table.add_column(column)
+    low, high = record.get("low"), record.get("high")
+    table.add_row(f"avg@{record['samples']}", percent(record["accuracy"]), interval(low, high))
+    for k, value in record.get("pass", {}).items():
+        if k == "1" and record["samples"] == 1:
+            continue
+        bounds = value if isinstance(value, Mapping) else {"value": value}
+        ends = interval(bounds.get("low"), bounds.get("high")) if "low" in bounds else ""
+        table.add_row(f"pass@{k}", percent(bounds["value"]), ends)
+    console.print(table)
+    facts = _grid()
+    facts.add_row("problems", f"{record['problems']} x {record['samples']} samples")
+    facts.add_row("length", f"{record['length']:.1f} tokens on average, {percent(record['truncated'])} cut by the budget")
+    facts.add_row("no answer", percent(record["no_answer"]))
+    console.print()
+    console.print(facts)
+
+
+def show_checks(console: Console, checks: Iterable[Any]) -> None:
+    """One row per check of the doctor: outcome, name, evidence."""
+    colours = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for check in checks:
+        table.add_row(f"[{colours[check.outcome]}]{check.outcome}[/]", check.name, escape(check.evidence))
+    console.print(table)
+
+
+def show_presets(console: Console, presets: Iterable[Algorithm]) -> None:
+    """One row per objective: its name, what it comes from, what it changes."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in ("preset", "from"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("changes")
+    for preset in presets:
+        table.add_row(preset.name, preset.ancestor or "-", preset.changes or preset.paper)
+    console.print(table)
+    console.print("\nThe equation of one: surefoot cards NAME", highlight=False)
+
+
+def show_json(value: Any) -> None:
+    """A value as JSON on standard output, for programs."""
+    print(json.dumps(value, indent=1, default=str))
+
+
+def _accuracies(before: Accuracy, after: Accuracy | None, confidence: float) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in ("held-out", "accuracy", f"{100 * confidence:g} % interval"):
+        table.add_column(column)
+    for name, found in (("before", before), ("after", after)):
+        if found is not None:
+            table.add_row(name, percent(found.value), interval(found.low, found.high))
+    return table
+
+
+def _grid() -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    return grid

@@ -1,0 +1,19 @@
+"""The ``[evaluation]`` section: what is measured on held-out problems, and when."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from surefoot.config import Section
+
+
+class EvaluationConfig(Section):
+    """What is measured on held-out problems, and when."""
+
+    every: int = Field(10, ge=0, description="evaluate before every n-th step and after the last (0: only first and last)")
+    problems: int = Field(256, gt=0, description="held-out problems to use, at most")
+    samples: int = Field(1, gt=0, description="samples per problem (k of avg@k, upper bound of k of pass@k)")
+    temperature: float = Field(0.0, ge=0, description="0 is greedy")
+    top_p: float = Field(1.0, gt=0, le=1, description="nucleus sampling of the evaluation")
+    seed: int = Field(0, description="seed of the evaluation's sampling and of the bootstrap")
+    confidence: float = Field(0.95, gt=0, lt=1, description="level of the intervals")

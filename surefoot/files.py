@@ -1,0 +1,103 @@
+"""Writing files so that a process killed at any moment leaves the old content or the new, never half of it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from surefoot.errors import RunFolderError
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusals (full disk, no permission) into one line that names the folder."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise RunFolderError(f"no space left while writing {path}: free some, or set 'runs' to another disk") from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR):
+            raise RunFolderError(f"cannot write {path} ({error.strerror}): set 'runs' to a folder you may write") from error
+        raise
+
+
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Write a file by writing its neighbour, flushing it to disk and renaming it over the old one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with explained(path):
+        try:
+            data = content.encode() if isinstance(content, str) else content
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def write_folder_atomic(path: Path, fill: Callable[[Path], None]) -> None:
+    """Make the folder ``path`` whole or not at all: ``fill`` writes into a hidden neighbour that is then renamed.
+
+    An existing folder of that name is moved aside first and removed last: a process killed between the two renames leaves
+    it under its hidden name, so give folders that a resume depends on names of their own (``step-000010``).
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    aside = path.with_name(f".{path.name}.{os.getpid()}.old")
+    with explained(path):
+        try:
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir(parents=True)
+            fill(temporary)
+            for file in temporary.rglob("*"):
+                if file.is_file():
+                    with open(file, "rb") as handle:
+                        os.fsync(handle.fileno())
+            if path.exists():
+                os.replace(path, aside)
+            os.replace(temporary, path)
+            sync_folder(path.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def sync_folder(path: Path) -> None:
+    """Flush a folder's own entries, so that a rename survives a loss of power."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def append_lines(path: Path, records: list[dict[str, Any]]) -> None:
+    """Append records to a JSON-lines file in one write."""
+    if not records:
+        return
+    with explained(path), open(path, "a", encoding="utf-8") as file:
+        file.write("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Read a JSON-lines file; a torn last line (the writer was killed) is left out, other bad lines raise ValueError."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    records = []
+    for number, line in enumerate(lines):
+        if not line.strip():
+            continue
+        try:
+            records.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            if number == len(lines) - 1:
+                break
+            raise ValueError(f"{path}, line {number + 1}: {error}") from error
+    return records

@@ -1,0 +1,150 @@
+"""From samples to micro-batches: rows of similar length together, and the denominators of the whole step beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+
+from surefoot.types import Packed, Sample, Totals
+
+
+def loss_mask(sample: Sample) -> np.ndarray:
+    """[T] bool, the tokens that the policy wrote; a token at position 0 has no predecessor that could predict it."""
+    mask = sample.mask.copy()
+    mask[:1] = False
+    return mask
+
+
+def count(samples: Sequence[Sample], group: Sequence[int], constant: float) -> Totals:
+    """Denominators of an optimiser step over ``samples``.
+
+    Args:
+        samples: all samples of the optimiser step.
+        group: for each sample, the number of its group.
+        constant: the constant length that ``seq_mean_token_sum_norm`` divides by.
+
+    Raises:
+        ValueError: when ``group`` and ``samples`` differ in length.
+    """
+    same_length(samples, group=group)
+    tokens = np.array([loss_mask(sample).sum() for sample in samples], dtype=np.int64)
+    groups = {number for number, n in zip(group, tokens, strict=True) if n > 0}
+    return Totals(float(tokens.sum()), float((tokens > 0).sum()), float(len(groups)), float(constant))
+
+
+def pack(
+    samples: Sequence[Sample],
+    advantage: Sequence[float] | Sequence[np.ndarray],
+    group: Sequence[int],
+    totals: Totals,
+    *,
+    max_tokens: int,
+    order: Literal["length", "given"] = "length",
+    skip: Sequence[bool] | None = None,
+) -> list[Packed]:
+    """Split the samples of an optimiser step into micro-batches.
+
+    A sample without loss tokens (an empty completion) is in none of them. The same samples give the same micro-batches.
+
+    Args:
+        samples: the samples of the optimiser step.
+        advantage: for each sample a number, or an array [T] with one for each of its tokens.
+        group: for each sample, the number of its group.
+        totals: of the optimiser step, from :func:`count`.
+        max_tokens: limit of rows x longest row in a micro-batch; a longer row is a micro-batch of its own.
+        order: ``"length"`` starts with the longest rows, and so needs the most memory first; ``"given"`` keeps the
+            order of the samples.
+        skip: for each sample, whether to leave it out of the micro-batches (it has no gradient); it still counts in
+            ``group_tokens``.
+
+    Raises:
+        ValueError: an advantage that is not finite or not of its sample's length, a greedy (temperature 0) loss token,
+            more loss tokens than ``totals`` has.
+    """
+    same_length(samples, advantage=advantage, group=group, **({} if skip is None else {"skip": skip}))
+    masks = [loss_mask(sample) for sample in samples]
+    tokens = np.array([mask.sum() for mask in masks], dtype=np.float64)
+    if tokens.sum() > totals.tokens:
+        raise ValueError(f"{tokens.sum():.0f} loss tokens to pack, but totals.tokens = {totals.tokens:.0f}")
+    _, member = np.unique(np.asarray(group, dtype=np.int64), return_inverse=True)
+    group_tokens = np.bincount(member, weights=tokens)[member] if len(samples) else tokens
+    rows = [
+        Row(i, sample, masks[i], spread(advantage[i], masks[i], sample), tokens[i], group_tokens[i])
+        for i, sample in enumerate(samples)
+        if tokens[i] > 0 and not (skip is not None and skip[i])
+    ]
+    if order == "length":
+        rows.sort(key=lambda row: -len(row.sample))  # stable: equal lengths stay in the order given
+    return [join(rows_of_batch) for rows_of_batch in split(rows, max_tokens)]
+
+
+class Row:
+    """A sample on its way into a micro-batch."""
+
+    __slots__ = ("advantage", "group_tokens", "index", "mask", "sample", "tokens")
+
+    def __init__(
+        self, index: int, sample: Sample, mask: np.ndarray, advantage: np.ndarray, tokens: float, group_tokens: float
+    ) -> None:
+        self.index, self.sample, self.mask = index, sample, mask
+        self.advantage, self.tokens, self.group_tokens = advantage, tokens, group_tokens
+
+
+def spread(advantage: float | np.ndarray, mask: np.ndarray, sample: Sample) -> np.ndarray:
+    """[T] float32, the advantage of each loss token, 0 elsewhere."""
+    name = f"sample {sample.prompt_id}/{sample.sample_id}"
+    values = np.asarray(advantage, dtype=np.float32)
+    if values.ndim and values.shape != mask.shape:
+        raise ValueError(f"{name}: advantage of shape {values.shape} for {len(mask)} tokens")
+    values = np.where(mask, values, np.float32(0))
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name}: its advantage is not finite; leave invalid samples out")
+    if not (sample.temperature[mask] > 0).all():
+        raise ValueError(f"{name}: sampled greedily (temperature 0), which has no log-probability to train on")
+    return values
+
+
+def split(rows: Sequence[Row], max_tokens: int) -> list[list[Row]]:
+    """Cut the rows, in their order, wherever one more would bring rows x longest row over ``max_tokens``."""
+    batches: list[list[Row]] = []
+    longest = 0
+    for row in rows:
+        longest = max(longest, len(row.sample))
+        if not batches or (len(batches[-1]) + 1) * longest > max_tokens:
+            batches.append([])
+            longest = len(row.sample)
+        batches[-1].append(row)
+    return batches
+
+
+def join(rows: Sequence[Row]) -> Packed:
+    """Put rows behind one another."""
+    lengths = np.array([len(row.sample) for row in rows], dtype=np.int64)
+    start = np.concatenate([[0], np.cumsum(lengths)])
+
+    def stream(parts: list[np.ndarray], dtype: type) -> torch.Tensor:
+        return torch.from_numpy(np.concatenate(parts).astype(dtype, copy=False))
+
+    return Packed(
+        ids=stream([row.sample.ids for row in rows], np.int64),
+        positions=torch.from_numpy(np.arange(start[-1]) - np.repeat(start[:-1], lengths)),
+        seq_start=torch.from_numpy(start),
+        seq_index=torch.from_numpy(np.repeat(np.arange(len(rows)), lengths)),
+        mask=stream([row.mask for row in rows], np.bool_),
+        advantage=stream([row.advantage for row in rows], np.float32),
+        logp_behaviour=stream([row.sample.logp_behaviour for row in rows], np.float32),
+        temperature=stream([row.sample.temperature for row in rows], np.float32),
+        kept_logmass=stream([row.sample.kept_logmass for row in rows], np.float32),
+        loss_tokens=torch.tensor([row.tokens for row in rows], dtype=torch.float64),
+        group_tokens=torch.tensor([row.group_tokens for row in rows], dtype=torch.float64),
+        sample_index=torch.tensor([row.index for row in rows], dtype=torch.int64),
+    )
+
+
+def same_length(samples: Sequence[Sample], **others: Sequence[object]) -> None:
+    for name, values in others.items():
+        if len(values) != len(samples):
+            raise ValueError(f"{len(samples)} samples, but {name} has {len(values)} entries")

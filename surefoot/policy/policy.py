@@ -1,0 +1,87 @@
+"""The policy: a causal language model, its tokenizer, and what the other rooms ask of it."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from jinja2 import TemplateError
+
+from surefoot.errors import ModelError
+from surefoot.policy.config import ModelConfig
+from surefoot.policy.head import Head, find_head
+
+
+@dataclass
+class Policy:
+    """A causal language model with its tokenizer.
+
+    Attributes:
+        model: a Transformers model with a language-model head, in evaluation mode.
+        tokenizer: a Transformers tokenizer.
+        config: what it was loaded from.
+        device: where its weights are.
+    """
+
+    model: Any
+    tokenizer: Any
+    config: ModelConfig
+    device: torch.device
+
+    @cached_property
+    def head(self) -> Head | None:
+        """How hidden states become logits, proved on a few tokens; None where only the model itself knows."""
+        return find_head(self.model)
+
+    @cached_property
+    def stop_ids(self) -> tuple[int, ...]:
+        """Tokens that end a completion: those of the generation config, the tokenizer's, and the chat template's."""
+        generation = getattr(self.model, "generation_config", None)
+        named = getattr(generation, "eos_token_id", None)
+        ids = set(named if isinstance(named, (list, tuple)) else [named])
+        ids |= {self.tokenizer.eos_token_id, turn_end(self.tokenizer)}
+        return tuple(sorted(int(token) for token in ids if token is not None))
+
+    @property
+    def context(self) -> int:
+        """The longest sequence, prompt and completion together, in tokens."""
+        longest = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        if longest is None and self.tokenizer.model_max_length < 10**9:
+            longest = self.tokenizer.model_max_length
+        if longest is None:
+            raise ModelError(f"model.path = '{self.config.path}': config.json has no max_position_embeddings")
+        return int(longest)
+
+    def copy(self) -> Policy:
+        """A frozen deep copy of the weights as they are now: a reference policy. It shares the tokenizer."""
+        model = copy.deepcopy(self.model).requires_grad_(False).eval()
+        return Policy(model, self.tokenizer, self.config, self.device)
+
+    def checksum(self) -> str:
+        """Hash of the names, shapes, dtypes and bytes of all parameters (tied ones once)."""
+        digest = hashlib.blake2b(digest_size=16)
+        for name, parameter in self.model.named_parameters():
+            digest.update(f"{name}{tuple(parameter.shape)}{parameter.dtype}".encode())
+            flat = parameter.detach().cpu().contiguous().reshape(-1)
+            digest.update(flat.view(torch.uint8).numpy().data)
+        return digest.hexdigest()
+
+
+def turn_end(tokenizer: Any) -> int | None:
+    """The special token that the chat template puts after an assistant's words, or None where there is none."""
+    if not getattr(tokenizer, "chat_template", None):
+        return None
+    words = "xyzzy"
+    messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": words}]
+    try:
+        text = tokenizer.apply_chat_template(messages, tokenize=False)
+    except (TemplateError, ValueError, KeyError, TypeError):
+        return None  # a template that wants more than two plain messages
+    after = text.rpartition(words)[2].strip()
+    ids = tokenizer(after, add_special_tokens=False)["input_ids"] if after else []
+    added = set(tokenizer.get_added_vocab().values())
+    return ids[0] if ids and ids[0] in added else None

@@ -1,0 +1,48 @@
+"""Colours: one accent, its tints, and greys, each with its counterpart for dark screens."""
+
+from __future__ import annotations
+
+INK = "#1d1f23"
+MUTED = "#656a72"
+LINE = "#e2e4e8"
+PAPER = "#ffffff"
+ACCENT = "#0e6b5c"
+ACCENT_MID = "#5fa396"
+ACCENT_PALE = "#b1d4cd"
+SLATE = "#3c4148"
+SLATE_MID = "#8b9099"
+SLATE_PALE = "#c4c8cd"
+SLATE_FAINT = "#dfe2e5"
+BAND = "rgba(14,107,92,0.14)"
+
+DARK = {
+    INK: "#e6e7ea",
+    MUTED: "#9ba1aa",
+    LINE: "#2c3036",
+    PAPER: "#15171a",
+    ACCENT: "#57c7ae",
+    ACCENT_MID: "#3b8c7a",
+    ACCENT_PALE: "#235449",
+    SLATE: "#d0d3d8",
+    SLATE_MID: "#878d96",
+    SLATE_PALE: "#555b64",
+    SLATE_FAINT: "#373c44",
+    BAND: "rgba(87,199,174,0.18)",
+}
+"""The colour that takes each colour's place on a dark screen."""
+
+PHASE = {
+    "generate": ACCENT,
+    "score": ACCENT_PALE,
+    "logprob": ACCENT_MID,
+    "train": SLATE,
+    "evaluate": SLATE_MID,
+    "save": SLATE_PALE,
+    "write": SLATE_FAINT,
+    "other": SLATE_FAINT,
+}
+"""Colours of the phases of a step: what the policy writes and its grading in the accent, the rest in greys."""
+
+
+def phase_colour(key: str) -> str:
+    return PHASE.get(key, SLATE_PALE)

@@ -1,0 +1,175 @@
+"""What a run shows in the terminal: a live bar, or plain lines where nobody watches, and the table at the end."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+from rich.text import Text
+
+from surefoot.report import wording
+from surefoot.report.summary import Accuracy, Summary, from_result
+from surefoot.training.progress import Progress
+
+WIDTH = 80
+
+
+class ProgressView:
+    """Shows the progress of a run: ``with ProgressView() as watch: train(config, watch=watch)``.
+
+    On a terminal a live bar; elsewhere (a file, a pipe, ``TERM=dumb``) plain ASCII lines of at most 80 characters, one
+    at the first and the last step, at every new held-out accuracy, and otherwise every ``seconds`` seconds.
+
+    Args:
+        quiet: show nothing at all.
+        stream: where to write; standard output by default.
+        seconds: pause between two plain lines.
+        clock: a monotonic clock in seconds.
+    """
+
+    def __init__(
+        self,
+        quiet: bool = False,
+        stream: TextIO | None = None,
+        seconds: float = 5.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.quiet = quiet
+        self.stream = sys.stdout if stream is None else stream
+        self.seconds = seconds
+        self.clock = clock
+        self.live = self.stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._bar: Bar | None = None
+        self._last: Progress | None = None
+        self._said: Progress | None = None
+        self._said_at = -float("inf")
+
+    def __enter__(self) -> ProgressView:
+        if self.live and not self.quiet:
+            self._bar = Bar(
+                TextColumn("{task.fields[phase]:<15}", style="bright_black", markup=False),
+                BarColumn(bar_width=None),
+                TextColumn("{task.fields[state]}", markup=False),
+                console=Console(file=self.stream),
+                refresh_per_second=4,
+                expand=True,
+            )
+            self._bar.add_task("", total=None, phase="start", state="")
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+        elif self._last is not None and self._last != self._said:
+            self._say(self._last)
+
+    def __call__(self, progress: Progress) -> None:
+        """Take note of where the run stands. Never raises for a closed pipe: a run does not end with its spectator."""
+        self._last = progress
+        if self.quiet:
+            return
+        if self._bar is not None:
+            self._bar.update(
+                self._bar.task_ids[0],
+                completed=progress.step,
+                total=progress.steps,
+                phase=wording.PHASES.get(progress.phase, progress.phase)[:15],
+                state=state(progress),
+            )
+        elif self._is_due(progress):
+            self._say(progress)
+
+    def _is_due(self, progress: Progress) -> bool:
+        said = self._said
+        if said is None or (progress.accuracy is not None and progress.accuracy != said.accuracy):
+            return True
+        if progress.step == progress.steps and said.step != progress.steps:
+            return True
+        return self.clock() - self._said_at >= self.seconds
+
+    def _say(self, progress: Progress) -> None:
+        if self.quiet:
+            return
+        self._said, self._said_at = progress, self.clock()
+        try:
+            print(plain_line(progress), file=self.stream, flush=True)
+        except (BrokenPipeError, ValueError):
+            self.quiet = True
+
+
+def state(progress: Progress) -> str:
+    """Step, reward, held-out accuracy and time left, in ASCII.
+
+    >>> state(Progress(3, 20, reward=0.5, accuracy=0.25, seconds_left=75, phase="train"))
+    '3/20  reward 0.50  held-out 25.0 %  1:15 left'
+    """
+    parts = [f"{progress.step}/{progress.steps}"]
+    if progress.reward is not None:
+        parts.append(f"reward {progress.reward:.2f}" if abs(progress.reward) < 1e4 else f"reward {progress.reward:.2e}")
+    if progress.accuracy is not None:
+        parts.append(f"held-out {wording.percent(progress.accuracy)}")
+    if progress.seconds_left is not None:
+        parts.append(f"{wording.countdown(progress.seconds_left)} left")
+    return "  ".join(parts)
+
+
+def plain_line(progress: Progress) -> str:
+    """One line without control characters, at most :data:`WIDTH` of them."""
+    phase = wording.PHASES.get(progress.phase, progress.phase)
+    line = f"step {state(progress)}  {phase}"
+    return "".join(c if c.isascii() and c.isprintable() else "?" for c in line)[:WIDTH].rstrip()
+
+
+def result_table(result: Mapping[str, Any], report: Path | None = None, confidence: float = 0.95) -> Table:
+    """The outcome of a run: accuracy before and after with intervals, speed, where the time went, the report's path.
+
+    Args:
+        result: the content of ``result.json``; what it lacks is left out of the table.
+        report: path of ``report.html``.
+        confidence: level of the intervals, as configured in ``evaluation.confidence``.
+    """
+    summary = from_result(result)
+    table = Table(title="Result", title_justify="left", show_header=False, title_style="bold", pad_edge=False)
+    table.add_column(no_wrap=True, style="bright_black")
+    table.add_column(overflow="fold")
+    for name, one in (("held-out accuracy before", summary.before), ("held-out accuracy after", summary.after)):
+        if one is not None:
+            table.add_row(name, _accuracy(one, confidence))
+    if summary.gain is not None:
+        table.add_row("gain", f"[bold]{wording.points(summary.gain)}[/bold]")
+    table.add_row("steps", wording.count(summary.steps), end_section=True)
+    _add_speed(table, summary)
+    for index, phase in enumerate(summary.phases):
+        row = f"{wording.duration(phase.seconds):>12}  {wording.percent(phase.share):>7}"
+        table.add_row(Text(f"time: {phase.name}"), row, end_section=index == len(summary.phases) - 1)
+    if report is not None:
+        table.add_row("report", Text(str(report), overflow="fold"))
+    return table
+
+
+def _add_speed(table: Table, summary: Summary) -> None:
+    for name, rate in (("generated", summary.generated_per_second), ("trained", summary.trained_per_second)):
+        if rate is not None:
+            table.add_row(f"tokens per second {name}", wording.count(rate))
+    if summary.seconds:
+        table.add_row("time", wording.duration(summary.seconds))
+
+
+def _accuracy(one: Accuracy, confidence: float) -> str:
+    text = f"[bold]{wording.percent(one.value)}[/bold]"
+    if one.low is None or one.high is None:
+        return text
+    return f"{text}  ({100 * confidence:g} % interval {wording.interval(one.low, one.high)})"

@@ -1,0 +1,35 @@
+"""The Reward protocol: completions in, scores out, in the same order. A reward sees no tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from surefoot.types import Finish, Prompt, Score
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What a reward sees of a sample: the decoded policy tokens (special tokens left out), and why they ended.
+
+    Attributes:
+        prompt: the problem, with its gold answer.
+        text: the text of the tokens that the policy wrote, and of no others.
+        finish: why the completion ended.
+        length: number of policy tokens.
+    """
+
+    prompt: Prompt
+    text: str
+    finish: Finish = Finish.STOP
+    length: int = 0
+
+
+class Reward(Protocol):
+    """What every reward does."""
+
+    name: str
+
+    def score(self, completions: Sequence[Completion]) -> list[Score]:
+        """One score per completion, in order; a completion that cannot be graded gets a status, not a zero."""

@@ -1,0 +1,158 @@
+"""Anything that can grade, as a Reward: a Reward, a task's verifier, a plain function, a function of a whole batch."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from surefoot.errors import RewardError, SurefootError
+from surefoot.rewards.base import Completion, Reward
+from surefoot.types import Score, Status
+
+_FORMS = (
+    "(prompt, completion, answer) -> float | bool | None | Score, (prompts, completions, answers) -> list, "
+    "(prompt: Prompt, text) -> Score, or an object with 'name' and 'score(completions)'"
+)
+
+
+def as_reward(grader: Any) -> Reward:
+    """Make a Reward of any of the accepted forms.
+
+    =====================================================  ========================================================
+    ``(prompt, completion, answer) -> number``             plain function: the prompt's text, the completion, the gold
+                                                           answer; any names but the two lines below
+    ``(prompts, completions, answers) -> list``            the same for a whole batch, told apart by these names
+    ``(prompt, text) -> Score``                            a task's verifier: the whole :class:`Prompt`
+    an object with ``name`` and ``score``                  a :class:`Reward`, returned as it is
+    =====================================================  ========================================================
+
+    A number is the total and says nothing about correctness; a bool says both. None, NaN and infinities mark the
+    sample ``Status.INVALID``. An exception marks its sample ``Status.ERROR``; where every sample of a batch raises, the
+    reward is broken and RewardError is raised.
+
+    Raises:
+        RewardError: an object of another form.
+    """
+    if inspect.isclass(grader):
+        raise RewardError(f"the reward {grader.__name__} is a class: give an object of it, {grader.__name__}(...)")
+    if callable(getattr(grader, "score", None)) and isinstance(getattr(grader, "name", None), str):
+        return grader  # type: ignore[no-any-return]
+    name = _name(grader)
+    if not callable(grader):
+        raise RewardError(f"the reward {grader!r} is not a function; expected {_FORMS}")
+    if inspect.iscoroutinefunction(grader):
+        raise RewardError(f"the reward '{name}' is an async function; expected {_FORMS}")
+    parameters = _parameters(grader, name)
+    if parameters == ("prompts", "completions", "answers"):
+        return BatchReward(name, grader)
+    if parameters == ("prompt", "text"):
+        return EachReward(name, lambda completion: grader(completion.prompt, completion.text))
+    if len(parameters) == 3:
+        return EachReward(
+            name, lambda completion: grader(completion.prompt.text, completion.text, completion.prompt.answer)
+        )
+    raise RewardError(f"the reward '{name}' takes ({', '.join(parameters)}); expected {_FORMS}")
+
+
+@dataclass(frozen=True)
+class EachReward:
+    """A reward that grades each completion by itself."""
+
+    name: str
+    function: Callable[[Completion], Any]
+
+    def score(self, completions: Sequence[Completion]) -> list[Score]:
+        scores: list[Score] = []
+        failures = []
+        for completion in completions:
+            try:
+                result = self.function(completion)
+            except SurefootError:
+                raise
+            except Exception as error:
+                failures.append(f"{type(error).__name__}: {error}")
+                scores.append(Score.failed(Status.ERROR, failures[-1]))
+            else:
+                scores.append(as_score(self.name, result))
+        if completions and len(failures) == len(completions):
+            raise RewardError(f"the reward '{self.name}' failed on all {len(failures)} completions: {failures[0]}")
+        return scores
+
+
+@dataclass(frozen=True)
+class BatchReward:
+    """A reward that grades a whole batch in one call, for instance with a model."""
+
+    name: str
+    function: Callable[[list[str], list[str], list[Any]], Any]
+
+    def score(self, completions: Sequence[Completion]) -> list[Score]:
+        prompts = [completion.prompt.text for completion in completions]
+        texts = [completion.text for completion in completions]
+        answers = [completion.prompt.answer for completion in completions]
+        try:
+            results = self.function(prompts, texts, answers)
+        except SurefootError:
+            raise
+        except Exception as error:
+            raise RewardError(
+                f"the reward '{self.name}' failed on a batch of {len(completions)} completions: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        if hasattr(results, "tolist"):
+            results = results.tolist()
+        if not isinstance(results, (list, tuple)):
+            raise RewardError(f"the reward '{self.name}' gave {results!r}; expected a list with one number per completion")
+        if len(results) != len(completions):
+            raise RewardError(
+                f"the reward '{self.name}' gave {len(results)} scores for {len(completions)} completions; expected one "
+                f"each, in the same order"
+            )
+        return [as_score(self.name, result) for result in results]
+
+
+def as_score(name: str, result: Any) -> Score:
+    """What a function returned, as a Score.
+
+    Raises:
+        RewardError: something that is neither a number, a bool, None nor a Score.
+    """
+    if isinstance(result, Score):
+        return result
+    if result is None:
+        return Score.failed(Status.INVALID, "the reward is None")
+    number = _scalar(result)
+    if number is None:
+        raise RewardError(f"the reward '{name}' gave {result!r} ({type(result).__name__}); expected a number, bool or Score")
+    if not math.isfinite(number):
+        return Score.failed(Status.INVALID, f"the reward is {number}")
+    return Score(total=float(number), components={name: float(number)}, correct=number if isinstance(number, bool) else None)
+
+
+def _scalar(value: Any) -> float | int | bool | None:
+    """A Python number from Python's, NumPy's or PyTorch's; None where it is not one."""
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():
+        value = value.item()
+    return value if isinstance(value, (bool, int, float)) else None
+
+
+def _name(grader: Any) -> str:
+    inner = grader
+    while hasattr(inner, "func"):
+        inner = inner.func
+    return str(getattr(inner, "__name__", type(inner).__name__))
+
+
+def _parameters(grader: Callable[..., Any], name: str) -> tuple[str, ...]:
+    """Names of the parameters that are filled by position and have no default."""
+    try:
+        parameters = inspect.signature(grader).parameters.values()
+    except (TypeError, ValueError):
+        raise RewardError(f"the reward '{name}' does not tell its parameters; expected {_FORMS}") from None
+    needed = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if any(p.kind is p.KEYWORD_ONLY for p in needed):
+        raise RewardError(f"the reward '{name}' has parameters that can only be given by name; expected {_FORMS}")
+    return tuple(p.name for p in needed)

@@ -1,0 +1,111 @@
+"""Drawing one token per row, from the row's own uniform number.
+
+Inverse transform sampling: with kept probabilities p_1 .. p_V in the order of the vocabulary, the token drawn is the
+first one whose cumulative sum exceeds u. The draw is a pure function of the row's logits and its uniform number, so
+it does not depend on the rows beside it. Probabilities and cumulative sums are float64: in float32 the sum over
+100,000 tokens would be off by more than the mass of most of them.
+
+Top-k is Fan et al. 2018 (arXiv 1805.04833); top-p is nucleus sampling, Holtzman et al. 2019 (arXiv 1904.09751).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+# Rows are drawn in chunks of about this many logits: it bounds the float64 temporaries, and on a CPU they stay in the
+# cache (4 times faster than 2^21 at a vocabulary of 49,152). An accelerator wants fewer, larger kernels.
+CPU_CHUNK = 2**18
+ACCELERATOR_CHUNK = 2**24
+# Tokens that are looked at first for a nucleus.
+FIRST_CANDIDATES = 64
+
+
+class Draw(NamedTuple):
+    """One drawn token per row.
+
+    Attributes:
+        ids: [B] int64.
+        logp: [B] float32, log-probability of the token under the distribution it was drawn from: tempered, and
+            renormalised over the kept tokens. NaN where the logits held a NaN or no finite value.
+        kept_logmass: [B] float32, log of the tempered mass that top-k and top-p kept (0: everything).
+    """
+
+    ids: Tensor
+    logp: Tensor
+    kept_logmass: Tensor
+
+
+def draw(logits: Tensor, uniform: Tensor, *, temperature: float = 1.0, top_p: float = 1.0, top_k: int = 0) -> Draw:
+    """Draw one token per row.
+
+    Args:
+        logits: [B, V] floating point; -inf forbids a token.
+        uniform: [B] float64 in [0, 1), see :func:`surefoot.seeds.uniforms`. Not read when the temperature is 0.
+        temperature: logits are divided by it; 0 takes the likeliest token (log-probability 0).
+        top_p: keep the likeliest tokens until they hold at least this share of the mass that top-k left.
+        top_k: keep the k likeliest tokens (0: all). Tokens that tie with the last one kept are kept too, so that
+            the kept set is a function of the logits alone.
+    """
+    chunk = CPU_CHUNK if logits.device.type == "cpu" else ACCELERATOR_CHUNK
+    rows = max(1, chunk // logits.shape[-1])
+    parts = [
+        _draw_chunk(part, u, temperature, top_p, top_k)
+        for part, u in zip(logits.split(rows), uniform.split(rows), strict=True)
+    ]
+    return parts[0] if len(parts) == 1 else Draw(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+
+def _draw_chunk(logits: Tensor, uniform: Tensor, temperature: float, top_p: float, top_k: int) -> Draw:
+    peak, best = logits.max(dim=-1, keepdim=True)
+    if temperature == 0:
+        zero = (peak - peak).squeeze(-1).float()  # 0, or NaN where the logits are not finite
+        return Draw(best.squeeze(-1), zero, zero)
+
+    scaled = (logits.double() - peak.double()) / temperature  # [B, V], at most 0
+    mass = scaled.exp()  # likeliest token: 1
+    cut = top_k > 0 or top_p < 1
+    everything = mass.sum(dim=-1, keepdim=True) if cut else None
+    if cut:
+        mass = mass * (mass >= _threshold(mass, top_p, top_k))
+    cumulative = mass.cumsum(dim=-1)
+    total = cumulative[:, -1:]
+    # u < 1, but u * total may round up to total, which no cumulative sum exceeds.
+    target = torch.minimum(uniform.unsqueeze(-1) * total, torch.nextafter(total, torch.zeros_like(total)))
+    ids = torch.searchsorted(cumulative, target, right=True).clamp_(max=logits.shape[-1] - 1)
+    # A parallel cumulative sum (CUDA) may decrease by a rounding error; never let that pick a token without mass.
+    ids = torch.where(mass.gather(-1, ids) > 0, ids, best)
+    logp = (scaled.gather(-1, ids) - total.log()).squeeze(-1).float()
+    kept = torch.zeros_like(logp) if everything is None else (total / everything).log().squeeze(-1).float()
+    return Draw(ids.squeeze(-1), logp, kept)
+
+
+def _threshold(mass: Tensor, top_p: float, top_k: int) -> Tensor:
+    """[B, 1], the smallest mass that is kept."""
+    vocabulary = mass.shape[-1]
+    if top_k > 0:
+        largest = mass.topk(min(top_k, vocabulary), dim=-1).values
+        lowest = largest[:, -1:]
+        if top_p == 1:
+            return lowest
+        whole = (mass * (mass >= lowest)).sum(dim=-1, keepdim=True)
+        return torch.maximum(lowest, _nucleus(mass, whole, top_p))
+    return _nucleus(mass, mass.sum(dim=-1, keepdim=True), top_p)
+
+
+def _nucleus(mass: Tensor, whole: Tensor, top_p: float) -> Tensor:
+    """[B, 1], the mass of the last token of the smallest set of likeliest tokens that holds ``top_p * whole``.
+
+    A handful of tokens usually holds it, so the candidates grow until they do instead of sorting the vocabulary.
+    """
+    vocabulary = mass.shape[-1]
+    count = min(FIRST_CANDIDATES, vocabulary)
+    while True:
+        largest = mass.topk(count, dim=-1).values
+        before = largest.cumsum(dim=-1) - largest
+        if count == vocabulary or bool((largest.sum(dim=-1, keepdim=True) >= top_p * whole).all()):
+            kept = (before < top_p * whole).sum(dim=-1, keepdim=True).clamp_(min=1)
+            return largest.gather(-1, kept - 1)
+        count = min(8 * count, vocabulary)

@@ -1,0 +1,44 @@
+"""The Task protocol: training and held-out prompts, and the task's own verifier where it has one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from surefoot.types import Prompt, Score
+
+
+@dataclass(frozen=True)
+class Task:
+    """Prompts to train on, prompts never trained on, and how to judge an answer.
+
+    Attributes:
+        name: as in the configuration.
+        train: training prompts.
+        heldout: held-out prompts, disjoint from ``train`` by content.
+        verify: ``(prompt, completion text) -> Score``, the task's own verifier; None where the reward section decides.
+        demonstrate: ``(prompt, seed, error_rate) -> completion text``, a worked solution, wrong with the given
+            probability, for supervised warm-up; None where the task has none.
+        fingerprint: hash of all prompts and answers; a resume with another data set is refused.
+    """
+
+    name: str
+    train: Sequence[Prompt]
+    heldout: Sequence[Prompt]
+    verify: Callable[[Prompt, str], Score] | None = None
+    demonstrate: Callable[[Prompt, int, float], str] | None = None
+    fingerprint: str = ""
+
+
+def content_id(name: str, content: Any) -> str:
+    """Stable name of a prompt: a hash of the task's name and the content, the same on every machine and for ever."""
+    text = json.dumps([name, content], ensure_ascii=False, sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def is_heldout(prompt_id: str, share: float) -> bool:
+    """Whether the hash puts this prompt into the held-out part; depends on nothing but the prompt itself."""
+    return int(prompt_id, 16) / 16 ** len(prompt_id) < share

@@ -1,0 +1,142 @@
+r"""Finding the final answer in a completion. ``None`` always means that there is none, and never the whole text.
+
+What a model thinks is not its answer: everything up to the last ``</think>`` is left out, and a thought that was never
+closed leaves nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Any
+
+from surefoot.tasks.numerals import first_numeral, last_numeral, read_numeral
+
+_OPEN, _CLOSE = "<answer>", "</answer>"
+_BOXED = re.compile(r"\\boxed\s*\{")
+_SAYS = r"\banswer\s+is\b\s*:?|\banswer\s*:"
+_MARK_TEXT = re.compile(_SAYS, re.IGNORECASE)
+_MARK_NUMBER = re.compile(_SAYS + r"|(?<![=<>!])=(?!=)", re.IGNORECASE)
+
+
+class Shape(enum.Enum):
+    """How the gold answer looks, which is how the final answer is looked for in free text."""
+
+    NUMBER = "number"
+    WORD = "word"
+    LINE = "line"
+    BLOCK = "block"  # several lines
+
+
+def shape_of(gold: Any) -> Shape:
+    """The shape of a gold answer; a task that has none (its scorer accepts several) is taken to want a line."""
+    if gold is None:
+        return Shape.LINE
+    text = str(gold).strip()
+    if read_numeral(text) is not None:
+        return Shape.NUMBER
+    if "\n" in text:
+        return Shape.BLOCK
+    return Shape.LINE if len(text.split()) > 1 else Shape.WORD
+
+
+def after_thought(text: str) -> str:
+    """The part of a completion that is meant to be read."""
+    text = text.rpartition("</think>")[2]
+    return "" if "<think>" in text else text
+
+
+def tagged(text: str) -> str | None:
+    """What stands in ``<answer>...</answer>``; None unless there is exactly one such pair, with something in it."""
+    text = after_thought(text)
+    if text.count(_OPEN) != 1 or text.count(_CLOSE) != 1:
+        return None
+    inside, closed, _ = text.partition(_OPEN)[2].partition(_CLOSE)
+    return (inside.strip() or None) if closed else None
+
+
+def boxed(text: str) -> str | None:
+    r"""What stands in the last ``\boxed{...}``; None where its braces are not balanced (it was cut off) or it is empty."""
+    text = after_thought(text)
+    starts = [match.end() for match in _BOXED.finditer(text)]
+    if not starts:
+        return None
+    depth, index = 1, starts[-1]
+    while index < len(text):
+        if text[index] == "\\":
+            index += 1
+        elif text[index] == "{":
+            depth += 1
+        elif text[index] == "}":
+            depth -= 1
+            if depth == 0:
+                return text[starts[-1] : index].strip() or None
+        index += 1
+    return None
+
+
+def free_answer(text: str, gold: Any) -> str | None:
+    r"""The final answer of free text, looked for in this order; where one place exists, the later ones are not tried.
+
+    1. ``<answer>...</answer>``, if there is exactly one;
+    2. the last ``\boxed{...}``;
+    3. what follows the last "answer is" or "answer:" (or the last ``=``, where the gold answer is a number): the first
+       number, or else the rest of that line;
+    4. the last number where the gold answer is one, the last word where it is a word, and else the last line (the last
+       lines without a gap, where it has several).
+
+    Numbers come without groups of thousands, so that ``1,234`` can be compared with ``1234`` as text.
+
+    Args:
+        text: the completion.
+        gold: the gold answer; only its shape is used.
+    """
+    text = after_thought(text)
+    shape = shape_of(gold)
+    if text.count(_OPEN) == 1 and text.count(_CLOSE) == 1:
+        found = tagged(text)
+    elif _BOXED.search(text):
+        found = boxed(text)
+    else:
+        return _after_mark(text, shape, str(gold)) if _marks(text, shape) else _last(text, shape, str(gold))
+    numeral = read_numeral(found) if found and shape is Shape.NUMBER else None
+    return numeral.text if numeral else found
+
+
+def _marks(text: str, shape: Shape) -> list[re.Match[str]]:
+    return list((_MARK_NUMBER if shape is Shape.NUMBER else _MARK_TEXT).finditer(text))
+
+
+def _after_mark(text: str, shape: Shape, gold: str) -> str | None:
+    rest = text[_marks(text, shape)[-1].end() :]
+    if shape is Shape.NUMBER:
+        numeral = first_numeral(rest)
+        return numeral.text if numeral else None
+    rest = _tidy(rest, gold)
+    if shape is Shape.BLOCK:
+        return rest or None
+    return _tidy(rest.split("\n")[0], gold) or None
+
+
+def _last(text: str, shape: Shape, gold: str) -> str | None:
+    if shape is Shape.NUMBER:
+        numeral = last_numeral(text)
+        return numeral.text if numeral else None
+    text = _tidy(text, gold)
+    if shape is Shape.BLOCK:
+        return re.split(r"\n\s*\n", text)[-1].strip("\n") or None
+    line = _tidy(text.split("\n")[-1], gold)
+    if shape is Shape.WORD and line:
+        return _tidy(line.split()[-1], gold) or None
+    return line or None
+
+
+def _tidy(text: str, gold: str) -> str:
+    """Without white space, emphasis, quotes and a full stop around it, unless the gold answer has them too."""
+    for mark in ("**", "`", '"', "."):
+        text = text.strip()
+        if not gold.startswith(mark) and mark != ".":
+            text = text.removeprefix(mark)
+        if not gold.endswith(mark):
+            text = text.removesuffix(mark)
+    return text.strip()

@@ -1,0 +1,168 @@
+"""Any data set of reasoning-gym (``gym:chain_sum``), judged by the data set's own scorer.
+
+Problem n of seed s is the one that reasoning-gym itself gives for seed s (in blocks of 500 where a data set draws all its
+problems at once). The scorer sees only the final answer that was found in the completion, never the completion:
+the default scorer of reasoning-gym pays part of the reward for any text that holds the gold answer.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from surefoot.config import nearest
+from surefoot.errors import DataError
+from surefoot.extras import require
+from surefoot.tasks.base import Task, content_id
+from surefoot.tasks.config import TaskConfig
+from surefoot.tasks.expressions import is_literal_or_nothing, is_plain_formula
+from surefoot.tasks.extraction import free_answer
+from surefoot.tasks.generate import Candidate, generate_unique
+from surefoot.types import Prompt, Score, Status
+
+PREFIX = "gym:"
+BLOCK = 500
+_OURS = {"seed": "task.seed", "size": "task.train_size and task.heldout_size"}
+# Measured with reasoning-gym 0.1.25: these iterate over sets of texts.
+_HASH_ORDERED = frozenset({"isomorphic_strings", "knight_swap", "polynomial_multiplication", "ransom_note", "word_ladder"})
+_NOT_FINITE = re.compile(r"\b(?:nan|inf|infinity)\b", re.IGNORECASE)
+_HUGE = re.compile(r"[0-9]e[+-]?[0-9]{4,}", re.IGNORECASE)
+_PROBES = ("zzz", "0", "-")
+
+
+def build(config: TaskConfig) -> Task:
+    """Training and held-out problems of a data set of reasoning-gym.
+
+    Raises:
+        DataError: a data set or option that does not exist (with the nearest one), a bad value, too few different
+            problems, a scorer that gives full marks to anything, or problems that would differ in every process.
+        MissingExtraError: reasoning-gym is not installed.
+    """
+    dataset = _Dataset(config)
+    train, heldout = generate_unique(config, dataset.candidate)
+    verify = verifier(dataset.block(0), dataset.name)
+    _refuse_blind_scorer(config.name, verify, train[:16])
+    return Task(config.name, train, heldout, verify=verify)
+
+
+def verifier(dataset: Any, name: str) -> Callable[[Prompt, str], Score]:
+    """The verifier of a data set: finds the final answer (:func:`surefoot.tasks.extraction.free_answer`) and scores it.
+
+    An answer is right where the data set's own score is at least 1; the total is 1 or 0, and partial credit is shown as the
+    component "partial" only. Wrong without being scored are answers that a scorer chokes on or falls for: numbers that are
+    not finite or have exponents above 999, and, where the scorer evaluates text, whatever is not plain arithmetic. A
+    scorer that raises has met an answer it cannot read: that is wrong too.
+    """
+    refuses = _guard(type(dataset))
+
+    def verify(prompt: Prompt, text: str) -> Score:
+        answer = free_answer(text, prompt.answer)
+        if answer is None:
+            return Score(0.0, {"accuracy": 0.0, "partial": 0.0}, False, Status.NO_ANSWER)
+        entry = {"question": prompt.text, "answer": prompt.answer, "metadata": dict(prompt.metadata)}
+        note = refuses(answer)
+        partial = 0.0
+        if not note:
+            try:
+                partial = float(dataset.score_answer(answer, entry))
+            except Exception as error:
+                note = f"the scorer of '{name}' cannot read it: {type(error).__name__}: {error}"
+        right = float(partial >= 1.0)
+        shown = f"{answer} ({note})" if note else answer
+        return Score(right, {"accuracy": right, "partial": partial}, bool(right), Status.OK, (), shown)
+
+    return verify
+
+
+class _Dataset:
+    """Problems by counter, drawn from blocks of the data set."""
+
+    def __init__(self, config: TaskConfig) -> None:
+        self.name = config.name.removeprefix(PREFIX)
+        self.config = config
+        factory = require("reasoning_gym.factory", "gym", f"the task '{config.name}'")
+        require("reasoning_gym", "gym", f"the task '{config.name}'")
+        if self.name not in factory.DATASETS:
+            raise DataError(f"unknown data set of reasoning-gym '{self.name}'." + nearest(self.name, factory.DATASETS))
+        known = set(factory.DATASETS[self.name][1].__dataclass_fields__)
+        for option in config.options:
+            if option in _OURS:
+                raise DataError(f"task.options.{option} of '{config.name}': set {_OURS[option]} instead")
+            if option not in known:
+                raise DataError(
+                    f"unknown option '{option}' of the task '{config.name}'." + nearest(option, known - set(_OURS))
+                )
+        if self.name in _HASH_ORDERED and os.environ.get("PYTHONHASHSEED", "random") == "random":
+            raise DataError(
+                f"the problems of '{config.name}' differ from process to process, so that no run could be resumed: start "
+                f"Python with the environment variable PYTHONHASHSEED=0"
+            )
+        self._create = factory.create_dataset
+        self._blocks: dict[int, Any] = {}
+
+    def block(self, number: int) -> Any:
+        if number not in self._blocks:
+            try:
+                made = self._create(
+                    self.name, seed=self.config.seed + BLOCK * number, size=BLOCK, **self.config.options
+                )
+            except Exception as error:  # each data set has its own ways to refuse a value
+                raise DataError(
+                    f"reasoning-gym refuses task.options = {self.config.options} of '{self.config.name}': "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+            self._blocks = {0: self._blocks.get(0, made), number: made}
+        return self._blocks[number]
+
+    def candidate(self, counter: int) -> Candidate:
+        try:
+            entry: Mapping[str, Any] = self.block(counter // BLOCK)[counter % BLOCK]
+        except DataError:
+            raise
+        except Exception as error:
+            raise DataError(
+                f"reasoning-gym cannot make problem {counter} of '{self.config.name}' with task.options = "
+                f"{self.config.options}: {type(error).__name__}: {error}"
+            ) from error
+        question = entry["question"]
+        prompt_id = content_id(self.config.name, question)
+        return Candidate(Prompt(prompt_id, question, entry["answer"], dict(entry["metadata"])))
+
+
+def _guard(dataset: type) -> Callable[[str], str]:
+    """What keeps an answer from the scorer of a data set: a reason, or "" where it may be scored."""
+    module = sys.modules[dataset.__module__]
+    source = inspect.getsource(module)
+    formulas = bool(re.search(r"\b(?:sympy|sp)\.(?:parse_expr|sympify)\(", source)) or (
+        getattr(getattr(module, "parse_expr", None), "__module__", "").startswith("sympy")
+    )
+    evaluates = bool(re.search(r"(?<![\w.])eval\(", source))
+
+    def refuses(answer: str) -> str:
+        if _HUGE.search(answer):
+            return "an exponent above 999"
+        if re.search(r"[0-9]", answer) is None and _NOT_FINITE.fullmatch(answer.strip("+- ")):
+            return "not a finite number"
+        if formulas and not is_plain_formula(answer):
+            return "not a plain formula"
+        if evaluates and not is_literal_or_nothing(answer):
+            return "not a plain value"
+        return ""
+
+    return refuses
+
+
+def _refuse_blind_scorer(name: str, verify: Callable[[Prompt, str], Score], prompts: tuple[Prompt, ...]) -> None:
+    """Refuse a scorer that calls one meaningless answer right for problems with different gold answers."""
+    for probe in _PROBES:
+        tried = [prompt for prompt in prompts if str(prompt.answer) != probe]
+        different = len({str(prompt.answer) for prompt in tried}) > 1
+        if different and all(verify(prompt, f"<answer>{probe}</answer>").correct for prompt in tried):
+            raise DataError(
+                f"reasoning-gym's scorer of '{name}' calls the answer '{probe}' right for all of the first {len(tried)} "
+                f"problems, whose answers differ: nothing could be learned from it, choose another data set"
+            )

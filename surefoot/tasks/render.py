@@ -1,0 +1,173 @@
+"""From a problem to the token ids that the model reads, and back from a sample to the text that it wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from surefoot.errors import DataError
+from surefoot.tasks.config import TaskConfig
+from surefoot.types import Prompt, Sample
+
+_PROBE = "surefoot probe"
+
+
+class Renderer:
+    """Writes prompts for one tokenizer.
+
+    Args:
+        tokenizer: a Transformers tokenizer.
+        config: ``template``, ``system`` and the wording ``prompt``.
+
+    Raises:
+        DataError: the options and the tokenizer do not fit together, or its chat template does not end where the
+            assistant begins.
+    """
+
+    def __init__(self, tokenizer: Any, config: TaskConfig) -> None:
+        self.tokenizer = tokenizer
+        self.config = config
+        has_template = bool(getattr(tokenizer, "chat_template", None))
+        if config.template == "chat" and not has_template:
+            raise DataError("task.template = 'chat', but the tokenizer has no chat template: set task.template = 'plain'")
+        self.chat = has_template and config.template != "plain"
+        if config.system is not None and not self.chat:
+            raise DataError(
+                "task.system is given, but prompts are written without a chat template: leave it out, or put it into the "
+                "wording task.prompt"
+            )
+        if self.chat:
+            self._end = self._end_of_turn()
+        elif tokenizer.eos_token_id is not None:
+            self._end = int(tokenizer.eos_token_id)
+        else:
+            raise DataError("the tokenizer has no end-of-sequence token: a completion could never end")
+        self._bos = self._leading_bos()
+
+    def text(self, prompt: Prompt) -> str:
+        """The prompt as the model reads it, special tokens written out."""
+        if self.chat:
+            return self._apply(self._messages(prompt))
+        if not isinstance(prompt.content, str):
+            raise DataError(
+                f"prompt {prompt.prompt_id} is a list of messages, but "
+                + (
+                    "task.template = 'plain' has no place for them: set it to 'chat'"
+                    if self.config.template == "plain"
+                    else "the tokenizer has no chat template: give the prompt as text, or use a model with a chat template"
+                )
+            )
+        return self._worded(prompt.content)
+
+    def ids(self, prompt: Prompt) -> np.ndarray:
+        """[L] int64, L >= 1: the prompt up to where the assistant begins.
+
+        Raises:
+            DataError: messages without a chat template, a template that fails, or a prompt without any token.
+        """
+        text = self.text(prompt)
+        ids = self._encode(text)
+        if not self.chat and self._bos is not None and ids[:1] != [self._bos]:
+            ids = [self._bos, *ids]
+        if not ids:
+            raise DataError(f"prompt {prompt.prompt_id} is empty: the model needs at least one token to begin with")
+        return np.asarray(ids, dtype=np.int64)
+
+    def completion_ids(self, text: str) -> np.ndarray:
+        """[T] int64: a demonstration as the model would write it, the token that ends its turn included."""
+        return np.asarray([*self._encode(text), self._end], dtype=np.int64)
+
+    def decode(self, sample: Sample) -> str:
+        """The text of the tokens that the policy wrote, and of no others; special tokens are left out."""
+        return str(
+            self.tokenizer.decode(
+                sample.ids[sample.mask].tolist(), skip_special_tokens=True, clean_up_tokenization_spaces=False
+            )
+        )
+
+    def check_length(self, prompts: Sequence[Prompt], context: int, max_new_tokens: int) -> None:
+        """Refuse a task of which a prompt and its completion do not fit into the model's context.
+
+        Raises:
+            DataError: names the first prompt that does not fit.
+        """
+        for index, prompt in enumerate(prompts):
+            length = len(self.ids(prompt))
+            if length + max_new_tokens > context:
+                raise DataError(
+                    f"prompt {prompt.prompt_id} (number {index + 1}) has {length} tokens, and with "
+                    f"rollout.max_new_tokens = {max_new_tokens} that is {length + max_new_tokens}, more than the model's "
+                    f"context of {context}: lower rollout.max_new_tokens, shorten the prompt, or use another model"
+                )
+
+    def _worded(self, problem: str) -> str:
+        return self.config.prompt.replace("{prompt}", problem)
+
+    def _messages(self, prompt: Prompt) -> list[dict[str, str]]:
+        """The chat of a prompt: the wording goes around the last user message; its own system message comes first."""
+        if isinstance(prompt.content, str):
+            messages = [{"role": "user", "content": self._worded(prompt.content)}]
+        else:
+            messages = [dict(message) for message in prompt.content]
+            for message in reversed(messages):
+                if message["role"] == "user":
+                    message["content"] = self._worded(message["content"])
+                    break
+        if self.config.system is not None and messages[0]["role"] != "system":
+            messages.insert(0, {"role": "system", "content": self.config.system})
+        return messages
+
+    def _apply(self, messages: Sequence[Mapping[str, str]], begin: bool = True) -> str:
+        try:
+            return str(
+                self.tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=begin)
+            )
+        except Exception as error:  # templates raise whatever they like
+            raise DataError(
+                f"the tokenizer's chat template refuses the messages ({', '.join(m['role'] for m in messages)}): {error}"
+            ) from error
+
+    def _encode(self, text: str) -> list[int]:
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _leading_bos(self) -> int | None:
+        """The token that the tokenizer puts before plain text, if it does."""
+        bos = self.tokenizer.bos_token_id
+        with_special = list(self.tokenizer("a", add_special_tokens=True)["input_ids"])
+        return int(bos) if bos is not None and with_special[:1] == [bos] else None
+
+    def _end_of_turn(self) -> int:
+        """The token that ends the assistant's turn; checks on the way that a prompt ends where that turn begins."""
+        system = [] if self.config.system is None else [{"role": "system", "content": self.config.system}]
+        messages = [*system, {"role": "user", "content": "a"}]
+        begun, unbegun = self._apply(messages), self._apply(messages, begin=False)
+        whole = self._apply([*messages, {"role": "assistant", "content": _PROBE}], begin=False)
+        before, found, after = whole.rpartition(_PROBE)
+        if not found or not _begins(begun, unbegun, before):
+            raise DataError(
+                f"the tokenizer's chat template does not end where the assistant begins: with add_generation_prompt it ends "
+                f"in {begun[-40:]!r}, but an answer follows {before[-40:]!r}; mend the template or set "
+                f"task.template = 'plain'"
+            )
+        tail = self._encode(after)
+        special = set(self.tokenizer.all_special_ids) | set(self.tokenizer.get_added_vocab().values())
+        ends = [token for token in tail if token in special]
+        if ends:
+            return int(ends[0])
+        if self.tokenizer.eos_token_id is not None:
+            return int(self.tokenizer.eos_token_id)
+        raise DataError("the tokenizer has no end-of-sequence token: a completion could never end")
+
+
+def _begins(begun: str, unbegun: str, before: str) -> bool:
+    """Whether the rendered prompt ``begun`` ends where the text ``before`` an answer ends.
+
+    White space at the seam may differ, and either side may have more (an opened or an empty block of thought), but a
+    template that adds nothing for the assistant must need nothing.
+    """
+    begun, unbegun, before = begun.rstrip(), unbegun.rstrip(), before.rstrip()
+    if begun == before:
+        return True
+    return begun != unbegun and (begun.startswith(before) or before.startswith(begun))

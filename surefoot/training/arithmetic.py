@@ -1,0 +1,184 @@
+"""The arithmetic of a run in words, and an estimate of its memory: what ``surefoot train --dry-run`` prints."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from surefoot.training.config import RunConfig
+
+FLOAT32 = 4
+MOMENTS = 2  # AdamW keeps two numbers per weight, in float32
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a decoder-only model that its memory depends on.
+
+    Attributes:
+        parameters: weights, tied ones counted once.
+        vocabulary: rows of the language-model head.
+        layers, width, inner: decoder layers, size of the hidden state, size inside the feed-forward part.
+        kv_width: key-value heads x size of a head.
+        context: longest sequence in tokens.
+    """
+
+    parameters: int
+    vocabulary: int
+    layers: int
+    width: int
+    inner: int
+    kv_width: int
+    context: int = 0
+
+    @classmethod
+    def of(cls, config: Any, parameters: int) -> Shape:
+        """Read the sizes from the configuration of a Transformers model."""
+        text = config.get_text_config()
+        heads = text.num_attention_heads
+        head = getattr(text, "head_dim", None) or text.hidden_size // heads
+        return cls(
+            parameters=parameters,
+            vocabulary=text.vocab_size,
+            layers=text.num_hidden_layers,
+            width=text.hidden_size,
+            inner=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
+            kv_width=(getattr(text, "num_key_value_heads", None) or heads) * head,
+            context=getattr(text, "max_position_embeddings", 0) or 0,
+        )
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """The counts that follow from a configuration. ``row``: tokens of the longest sequence, prompt and budget."""
+
+    row: int
+    sequences: int
+    optimiser_steps: int
+    mini_batch_sequences: int
+    rows_per_micro_batch: int
+    micro_batches: int
+    rows_per_wave: int
+    waves: int
+
+    @classmethod
+    def of(cls, config: RunConfig, longest_prompt: int) -> Arithmetic:
+        train = config.train
+        row = longest_prompt + config.rollout.max_new_tokens
+        sequences = train.prompts_per_step * train.group_size
+        mini_batch = math.ceil(train.prompts_per_step / train.updates_per_step) * train.group_size
+        rows = max(train.micro_batch_tokens // row, 1)
+        wave = max(config.rollout.max_batch_tokens // row, 1)
+        return cls(
+            row=row,
+            sequences=sequences,
+            optimiser_steps=train.steps * train.epochs * train.updates_per_step,
+            mini_batch_sequences=mini_batch,
+            rows_per_micro_batch=min(rows, mini_batch),
+            micro_batches=math.ceil(mini_batch / rows),
+            rows_per_wave=min(wave, sequences),
+            waves=math.ceil(sequences / wave),
+        )
+
+
+def describe(config: RunConfig, shape: Shape, *, longest_prompt: int, train_size: int, heldout_size: int) -> str:
+    """The batch arithmetic in words and the memory estimate.
+
+    Args:
+        config: the run.
+        shape: the sizes of its model.
+        longest_prompt: tokens of the longest rendered prompt.
+        train_size: number of training problems.
+        heldout_size: number of held-out problems.
+    """
+    return "\n".join([*_batch(config, longest_prompt, train_size, heldout_size), "", *_memory(config, shape, longest_prompt)])
+
+
+def _batch(config: RunConfig, longest_prompt: int, train_size: int, heldout_size: int) -> list[str]:
+    train, budget = config.train, config.rollout.max_new_tokens
+    n = Arithmetic.of(config, longest_prompt)
+    per_step = train.updates_per_step * train.epochs
+    drawn = train.steps * train.prompts_per_step
+    problems, samples = min(config.evaluation.problems, heldout_size), config.evaluation.samples
+    every = config.evaluation.every
+    return [
+        "Batch",
+        f"  a step      {train.prompts_per_step} prompts x {train.group_size} samples = {n.sequences:,} sequences, each of at "
+        f"most {longest_prompt} + {budget} = {n.row:,} tokens (longest prompt + budget)",
+        f"  generation  {_many(n.waves, 'wave')} of at most {n.rows_per_wave:,} rows "
+        f"(rollout.max_batch_tokens = {config.rollout.max_batch_tokens:,})",
+        f"  update      {_many(train.updates_per_step, 'mini-batch', 'mini-batches')} of {n.mini_batch_sequences:,} sequences, "
+        f"gone through {_times(train.epochs)}: {_many(per_step, 'optimiser step')} per step",
+        f"  passes      a mini-batch is computed in at most {_many(n.micro_batches, 'micro-batch', 'micro-batches')} of "
+        f"{n.rows_per_micro_batch:,} rows (train.micro_batch_tokens = {train.micro_batch_tokens:,})",
+        f"  in total    {_many(train.steps, 'step')} = {_many(n.optimiser_steps, 'optimiser step')}, "
+        f"{train.steps * n.sequences:,} sequences, at most {train.steps * n.sequences * budget:,} generated tokens",
+        f"  data        {drawn:,} prompts drawn from {train_size:,}: {drawn / max(train_size, 1):.2f} epochs",
+        f"  held-out    {_many(problems, 'problem')} x {_many(samples, 'sample')}, before the first step, "
+        + (f"after every {_nth(every)} step and after the last" if every else "and after the last"),
+    ]
+
+
+def memory(config: RunConfig, shape: Shape, longest_prompt: int) -> dict[str, float]:
+    """Bytes of everything large that the run holds, by name.
+
+    Weights, gradients and moments follow from the number of weights. The activations are what a Llama-like layer keeps
+    for its backward pass without recomputation: about 8 hidden states, keys and values, and 4 inner states per token.
+    """
+    n = Arithmetic.of(config, longest_prompt)
+    size = FLOAT32 if config.model.dtype == "float32" else 2
+    slots = n.rows_per_wave * n.row
+    tokens = n.rows_per_micro_batch * n.row
+    chunk = min(config.model.logprob_chunk, tokens)
+    reference = config.algorithm.build().needs_reference
+    return {
+        "weights": shape.parameters * size,
+        "reference weights": shape.parameters * size if reference else 0,
+        "gradients": shape.parameters * size,
+        "AdamW moments": shape.parameters * MOMENTS * FLOAT32,
+        "key-value cache of a wave": 2 * shape.layers * shape.kv_width * slots * size,
+        "activations of a micro-batch": shape.layers
+        * (8 * shape.width + 2 * shape.kv_width + 4 * shape.inner)
+        * tokens
+        * size,
+        "logits of a chunk": 2 * chunk * shape.vocabulary * FLOAT32,
+    }
+
+
+def _memory(config: RunConfig, shape: Shape, longest_prompt: int) -> list[str]:
+    parts = memory(config, shape, longest_prompt)
+    generating = parts["key-value cache of a wave"]
+    updating = parts["activations of a micro-batch"] + parts["logits of a chunk"]
+    always = sum(parts.values()) - generating - updating
+    lines = [
+        f"Memory (estimate; {shape.parameters:,} weights, vocabulary {shape.vocabulary:,}, {config.model.dtype})",
+        *[f"  {name:<29}{_size(value):>10}" for name, value in parts.items() if value],
+        f"  {'peak while generating':<29}{_size(always + generating):>10}",
+        f"  {'peak while updating':<29}{_size(always + updating):>10}",
+    ]
+    lowers = "rollout.max_batch_tokens" if generating > updating else "train.micro_batch_tokens"
+    return [*lines, f"  beside Python and PyTorch themselves; the key that lowers the peak most is {lowers}"]
+
+
+def _many(count: int, one: str, many: str | None = None) -> str:
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _nth(count: int) -> str:
+    if count == 1:
+        return ""
+    ending = "th" if 10 <= count % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
+    return f"{count}{ending}"
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.2f} GB"

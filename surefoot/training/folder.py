@@ -1,0 +1,165 @@
+"""The folder of a run: who may write it, what lies in it, and how a resume trims what was written too far.
+
+The files are described in ``docs/runs.md``. Everything that a resume must reproduce is in ``metrics.jsonl`` and
+``evaluations.jsonl``, which hold no times; what the clock said is in ``timings.jsonl``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import IO, Any
+
+from surefoot.config import dump_toml
+from surefoot.errors import RunFolderError
+from surefoot.files import append_lines, explained, read_lines, write_atomic
+
+LOGS = ("metrics", "timings", "evaluations", "warnings")
+# What may differ between a run and its resumption: how long it goes on, what is kept and what is said about it.
+MAY_CHANGE = ("train.steps", "train.threads", "checkpoint.", "track.", "health.", "runs")
+
+
+class RunFolder:
+    """A run folder, locked by this process until :meth:`close`.
+
+    Args:
+        path: the folder; made when it is not there.
+        config: the resolved configuration.
+        resume: go on with the run that the folder holds (a folder without one starts from the beginning).
+
+    Raises:
+        RunFolderError: the folder holds a run and ``resume`` is not set; another process uses it; it cannot be
+            written; it holds a run with another configuration.
+    """
+
+    def __init__(self, path: Path, config: Mapping[str, Any], *, resume: bool) -> None:
+        self.path = path
+        used = (path / "config.toml").exists()
+        if used and not resume:
+            raise RunFolderError(f"the folder {path} already holds a run: set another 'name', or give --resume to go on with it")
+        if path.is_dir() and not used and any(not entry.name.startswith(".") for entry in path.iterdir()):
+            raise RunFolderError(f"the folder {path} is not empty and holds no run: set another 'name' or another 'runs'")
+        with explained(path):
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = _lock(path)
+        if used:
+            _refuse_changes(path, config)
+        _clear_leftovers(path)
+        write_atomic(path / "config.toml", dump_toml(config))
+
+    def close(self) -> None:
+        self._lock.close()
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def log(self, name: str, record: Mapping[str, Any]) -> None:
+        """Append a record to one of the logs."""
+        append_lines(self.path / f"{name}.jsonl", [dict(record)])
+
+    def read(self, name: str) -> list[dict[str, Any]]:
+        try:
+            return read_lines(self.path / f"{name}.jsonl")
+        except ValueError as error:
+            raise RunFolderError(f"the run cannot go on, a log is damaged: {error}") from None
+
+    def write_samples(self, name: str, records: list[dict[str, Any]]) -> None:
+        """Write the samples of a step, whole or not at all."""
+        with explained(self.path):
+            (self.path / "samples").mkdir(exist_ok=True)
+        text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        write_atomic(self.path / "samples" / f"{name}.jsonl", text.encode("utf-8", "surrogatepass"))
+
+    def trim(self, step: int | None) -> None:
+        """Forget everything after ``step`` (None: everything), so that going on from there writes it again once."""
+        for name in LOGS:
+            file = self.path / f"{name}.jsonl"
+            if not file.exists():
+                continue
+            kept = [record for record in self.read(name) if step is not None and record.get("step", 0) <= step]
+            write_atomic(file, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in kept))
+        for file in (self.path / "samples").glob("*.jsonl"):
+            number = file.stem.rsplit("-", 1)[-1]
+            if step is None or (number.isdigit() and int(number) > step):
+                file.unlink()
+
+
+def _lock(path: Path) -> IO[str]:
+    handle = open(path / ".lock", "a", encoding="utf-8")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        handle.close()
+        raise RunFolderError(f"another process is writing the run {path}: wait for it, or set another 'name'") from None
+    return handle
+
+
+def _clear_leftovers(path: Path) -> None:
+    """Remove what a killed writer left behind; only called with the lock held."""
+    for leftover in [*path.rglob(".*.tmp"), *path.rglob(".*.old")]:
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
+
+
+def _refuse_changes(path: Path, config: Mapping[str, Any]) -> None:
+    import tomllib
+
+    try:
+        before = flatten(tomllib.loads((path / "config.toml").read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise RunFolderError(f"the run cannot go on, {path / 'config.toml'} is damaged: {error}") from None
+    now = flatten(tomllib.loads(dump_toml(config)))
+    for key in sorted(before.keys() | now.keys()):
+        if before.get(key) != now.get(key) and not key.startswith(MAY_CHANGE):
+            raise RunFolderError(
+                f"the run {path} was made with {key} = {before.get(key)!r}, and now it is {now.get(key)!r}: "
+                "resume with the same configuration, or set another 'name'"
+            )
+
+
+def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """``{"a": {"b": 1}}`` -> ``{"a.b": 1}``"""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return flat
+
+
+def environment() -> dict[str, Any]:
+    """Versions, machine and git revision, for ``environment.json``."""
+    packages = {}
+    for name in ("surefoot", "torch", "transformers", "numpy", "safetensors", "tokenizers", "pydantic"):
+        try:
+            packages[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            packages[name] = "not installed"
+    return {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "machine": platform.machine(),
+        "packages": packages,
+        "git": _revision(),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+    }
+
+
+def _revision() -> str:
+    try:
+        result = subprocess.run(
+            ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, timeout=10, cwd=Path(__file__).parent
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return result.stdout.strip() if result.returncode == 0 else ""

@@ -1,0 +1,133 @@
+"""What a run writes down: metrics, times, evaluations, samples, warnings; and what it tells whoever watches."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from surefoot.files import write_atomic
+from surefoot.policy.loading import save_policy
+from surefoot.training.assemble import Parts
+from surefoot.training.batch import Batch
+from surefoot.training.clock import Clock
+from surefoot.training.config import RunConfig
+from surefoot.training.folder import RunFolder
+from surefoot.training.health import check
+from surefoot.training.measure import rounded
+from surefoot.training.progress import Progress
+from surefoot.training.records import batch_records, heldout_records
+from surefoot.training.state import RunState
+from surefoot.training.trackers import open_trackers
+from surefoot.types import Group, StepReport
+
+HELDOUT_SAMPLES = 64
+
+
+class Journal:
+    """Keeps the files of a run up to date."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        folder: RunFolder,
+        parts: Parts,
+        state: RunState,
+        clock: Clock,
+        watch: Callable[[Progress], None] | None,
+    ) -> None:
+        self.config, self.folder, self.parts, self.state, self.clock = config, folder, parts, state, clock
+        self.watch = watch
+        self.evaluations = folder.read("evaluations")
+        self.times = folder.read("timings")
+        self.reward: float | None = None
+        self.tokens = {"tokens_generated": 0, "tokens_trained": 0}
+        self.trackers = open_trackers(config.track, folder.path, config.resolved())
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.trackers.close()
+
+    def step(self, groups: Sequence[Group], batch: Batch, report: StepReport) -> None:
+        """Write down what a step did."""
+        with self.clock.phase("write"):
+            trained = report.sums.get("tokens/trained", 0.0)
+            self.tokens = {
+                "tokens_generated": sum(sample.length for sample in batch.samples),
+                "tokens_trained": int(trained),
+            }
+            metrics = rounded(report.means())
+            self.reward = metrics.get("reward/mean")
+            self.folder.log("metrics", {"step": self.state.step, **metrics})
+            records = batch_records(self.state.step, groups, batch, self.config.track.samples_per_step, self.parts.renderer)
+            if records:
+                self.folder.write_samples(f"step-{self.state.step:06d}", records)
+            for name, text in check(metrics, self.state, self.config.health):
+                self.folder.log("warnings", {"step": self.state.step, "name": name, "text": text})
+                warnings.warn(f"step {self.state.step}: {text}", stacklevel=2)
+            self.trackers.log(self.state.step, metrics)
+
+    def evaluate(self) -> None:
+        """Measure held-out accuracy; keep the best model."""
+        if not self.parts.heldout:
+            return
+        self.tell("evaluate")
+        with self.clock.phase("evaluate"):
+            evaluation = self.parts.evaluate(self.config)
+        with self.clock.phase("write"):
+            record = evaluation.record(self.state.step)
+            self.folder.log("evaluations", record)
+            self.evaluations.append(record)
+            name = f"heldout-{self.state.step:06d}"
+            records = heldout_records(self.state.step, evaluation, self.parts.renderer, HELDOUT_SAMPLES)
+            self.folder.write_samples(name, records)
+            self.trackers.log(self.state.step, {"heldout/accuracy": record["accuracy"]})
+        if evaluation.accuracy > self.state.best:
+            self.state.best, self.state.best_step = evaluation.accuracy, self.state.step
+            if self.config.checkpoint.keep_best:
+                with self.clock.phase("save"):
+                    save_policy(self.parts.policy, self.folder.path / "best")
+        self.tell("evaluate")
+
+    def end_step(self) -> None:
+        """Write down where the time of the step went."""
+        record = {"step": self.state.step, **self.clock.take(), **self.tokens}
+        self.folder.log("timings", record)
+        self.times.append(record)
+        self.tell("train")
+
+    def finish(self) -> dict[str, Any]:
+        """Write and return ``result.json``."""
+        seconds: dict[str, float] = {}
+        for record in [*self.times, self.clock.take()]:
+            for phase, value in record.items():
+                if phase != "step" and not phase.startswith("tokens_"):
+                    seconds[phase] = seconds.get(phase, 0.0) + value
+        result = {
+            "before": self.evaluations[0] if self.evaluations else None,
+            "after": self.evaluations[-1] if self.evaluations else None,
+            "best": {"step": self.state.best_step, "accuracy": self.state.best} if self.evaluations else None,
+            "steps": self.state.step,
+            "updates": self.state.updates,
+            "seconds": seconds,
+            "tokens_generated": sum(record.get("tokens_generated", 0) for record in self.times),
+            "tokens_trained": sum(record.get("tokens_trained", 0) for record in self.times),
+        }
+        write_atomic(self.folder.path / "result.json", json.dumps(result, indent=1) + "\n")
+        return result
+
+    def tell(self, phase: str) -> None:
+        if self.watch is None:
+            return
+        took = [_seconds(record) for record in self.times]
+        left = statistics.median(took) * (self.config.train.steps - self.state.step) if took else None
+        accuracy = self.evaluations[-1]["accuracy"] if self.evaluations else None
+        self.watch(Progress(self.state.step, self.config.train.steps, self.reward, accuracy, left, phase))
+
+
+def _seconds(record: Mapping[str, float]) -> float:
+    return sum(value for key, value in record.items() if key != "step" and not key.startswith("tokens_"))

@@ -1,0 +1,54 @@
+"""AdamW, its parameter groups and its schedule."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from surefoot.errors import NonFiniteError
+from surefoot.training.config import OptimiserConfig
+
+
+def make_optimiser(model: nn.Module, config: OptimiserConfig) -> torch.optim.AdamW:
+    """AdamW (arXiv 1711.05101) over the trainable parameters; matrices decay, vectors (biases, norms) do not."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = [
+        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": config.weight_decay},
+        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]],
+        lr=config.lr,
+        betas=(config.beta1, config.beta2),
+        eps=config.eps,
+        fused=True,
+    )
+
+
+def learning_rate(config: OptimiserConfig, step: int, steps: int) -> float:
+    """The rate of a step (1 .. steps): a linear rise over the warm-up, then the schedule down to 0 after the last step."""
+    if step <= config.warmup_steps:
+        return config.lr * step / config.warmup_steps
+    if config.schedule == "constant":
+        return config.lr
+    progress = (step - 1 - config.warmup_steps) / max(1, steps - config.warmup_steps)
+    return config.lr * (1 - progress if config.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * progress)))
+
+
+def take_step(optimiser: torch.optim.Optimizer, model: nn.Module, *, lr: float, max_grad_norm: float) -> float:
+    """Clip the gradient, set the rate, step, and clear. Returns the norm before clipping.
+
+    Raises:
+        NonFiniteError: the norm is not finite; neither the weights nor the moments were touched.
+    """
+    norm = float(nn.utils.clip_grad_norm_(model.parameters(), max_grad_norm))
+    if not math.isfinite(norm):
+        optimiser.zero_grad(set_to_none=True)
+        raise NonFiniteError(f"the gradient norm is {norm}; no step was taken: lower optimiser.lr or look at the last samples")
+    for group in optimiser.param_groups:
+        group["lr"] = lr
+    optimiser.step()
+    optimiser.zero_grad(set_to_none=True)
+    return norm

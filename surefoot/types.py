@@ -1,0 +1,318 @@
+"""The data that flows: Prompt -> Sample -> Score -> Group -> Packed (+ Totals) -> StepReport.
+
+All are frozen. A Sample holds NumPy arrays and knows no model; a Score knows no tensor; Packed and Totals hold what
+the mathematics needs and know no text. The same Sample serves supervised training, preference pairs, reward models and
+reinforcement learning.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class Origin(enum.IntEnum):
+    """Who wrote a token. Only POLICY tokens are ever trained on by a policy gradient."""
+
+    PROMPT = 0
+    POLICY = 1
+    TOOL = 2
+    IMAGE = 3
+    INJECTED = 4
+
+
+class Finish(enum.StrEnum):
+    """Why a completion ended."""
+
+    STOP = "stop"  # the policy emitted a stop token (which is part of the sample)
+    LENGTH = "length"  # the budget ran out; no stop token is made up
+    TOOL_LIMIT = "tool_limit"
+    ABORTED = "aborted"
+    ERROR = "error"
+
+
+class Status(enum.StrEnum):
+    """What became of grading one completion."""
+
+    OK = "ok"
+    NO_ANSWER = "no_answer"  # graded; the completion holds nothing that could be an answer
+    INVALID = "invalid"  # the reward was NaN, None or infinite
+    TIMEOUT = "timeout"
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A problem.
+
+    Attributes:
+        prompt_id: stable name, the same in every run (a hash of the task and the content).
+        content: the text of the prompt, or chat messages ``({"role": ..., "content": ...}, ...)``.
+        answer: the gold answer, as the verifier wants it; never seen by the policy.
+        metadata: anything else the verifier or the report wants (difficulty, demonstration ...).
+    """
+
+    prompt_id: str
+    content: str | tuple[Mapping[str, str], ...]
+    answer: Any = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The problem as plain text (the last user message of a chat)."""
+        return self.content if isinstance(self.content, str) else self.content[-1]["content"]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One token sequence with the origin and the circumstances of every token.
+
+    Attributes:
+        ids: [T] int64 token ids: prompt and completion, exactly as the model read and wrote them.
+        origin: [T] uint8, values of :class:`Origin`.
+        logp_behaviour: [T] float32, log-probability of the token under the distribution it was sampled from (tempered,
+            and renormalised over the kept tokens under top-p or top-k); 0 where origin is not POLICY.
+        version: [T] int32, version of the weights that made the token; -1 where origin is not POLICY.
+        temperature: [T] float32, sampling temperature of the token; 1 where origin is not POLICY.
+        kept_logmass: [T] float32, log of the probability mass that top-p or top-k kept (0: everything was kept).
+        finish: why the completion ended.
+        prompt_id: name of the prompt.
+        sample_id: index of the sample among those of its prompt in its step.
+        seed: seed of the sample's own random stream.
+        parent: (sample name, token index) where it forked, for trees; None for independent samples.
+    """
+
+    ids: np.ndarray
+    origin: np.ndarray
+    logp_behaviour: np.ndarray
+    version: np.ndarray
+    temperature: np.ndarray
+    kept_logmass: np.ndarray
+    finish: Finish
+    prompt_id: str
+    sample_id: int = 0
+    seed: int = 0
+    parent: tuple[str, int] | None = None
+
+    def __post_init__(self) -> None:
+        lengths = {
+            name: len(getattr(self, name))
+            for name in ("ids", "origin", "logp_behaviour", "version", "temperature", "kept_logmass")
+        }
+        if len(set(lengths.values())) != 1:
+            raise ValueError(f"sample {self.prompt_id}/{self.sample_id}: per-token arrays differ in length: {lengths}")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def mask(self) -> np.ndarray:
+        """[T] bool, the tokens a policy gradient may touch: those that the policy wrote."""
+        return self.origin == Origin.POLICY
+
+    @property
+    def length(self) -> int:
+        """Number of tokens that the policy wrote, a final stop token included."""
+        return int(self.mask.sum())
+
+    @property
+    def prompt_length(self) -> int:
+        """Number of tokens before the first one that is not PROMPT."""
+        other = np.flatnonzero(self.origin != Origin.PROMPT)
+        return int(other[0]) if len(other) else len(self.ids)
+
+    @classmethod
+    def of(
+        cls,
+        prompt_ids: np.ndarray,
+        completion_ids: np.ndarray,
+        *,
+        prompt_id: str,
+        finish: Finish = Finish.STOP,
+        logp: np.ndarray | None = None,
+        kept_logmass: np.ndarray | None = None,
+        temperature: float = 1.0,
+        version: int = 0,
+        sample_id: int = 0,
+        seed: int = 0,
+    ) -> Sample:
+        """A sample of one prompt and one completion written by the policy (or by a demonstrator, without ``logp``)."""
+        n, m = len(prompt_ids), len(completion_ids)
+
+        def spread(outside: float, inside: Any, dtype: type) -> np.ndarray:
+            array = np.full(n + m, outside, dtype=dtype)
+            array[n:] = inside
+            return array
+
+        return cls(
+            ids=np.concatenate([prompt_ids, completion_ids]).astype(np.int64),
+            origin=spread(Origin.PROMPT, Origin.POLICY, np.uint8),
+            logp_behaviour=spread(0.0, 0.0 if logp is None else logp, np.float32),
+            version=spread(-1, version, np.int32),
+            temperature=spread(1.0, temperature, np.float32),
+            kept_logmass=spread(0.0, 0.0 if kept_logmass is None else kept_logmass, np.float32),
+            finish=finish,
+            prompt_id=prompt_id,
+            sample_id=sample_id,
+            seed=seed,
+        )
+
+
+@dataclass(frozen=True)
+class StepScore:
+    """The verdict on one step of a completion: ``end`` is the character index (exclusive) where the step ends."""
+
+    end: int
+    value: float
+
+
+@dataclass(frozen=True)
+class Score:
+    """The verdict on one completion.
+
+    Attributes:
+        total: the scalar that the algorithm sees; NaN when the status is not a valid one.
+        components: the named parts of the total.
+        correct: whether the answer is right, before shaping; None where the reward does not say.
+        status: see :class:`Status`.
+        steps: verdicts on the steps, where the verifier can judge them.
+        text: something for a person to read (the extracted answer, an error message).
+    """
+
+    total: float
+    components: Mapping[str, float] = field(default_factory=dict)
+    correct: bool | None = None
+    status: Status = Status.OK
+    steps: tuple[StepScore, ...] = ()
+    text: str = ""
+
+    @property
+    def valid(self) -> bool:
+        """Whether the score may enter a baseline."""
+        return self.status in (Status.OK, Status.NO_ANSWER) and math.isfinite(self.total)
+
+    @classmethod
+    def failed(cls, status: Status, text: str) -> Score:
+        """A completion that could not be graded: it is counted, and leaves the statistics of its group."""
+        return cls(total=math.nan, status=status, text=text)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Samples that share a baseline, with their scores."""
+
+    prompt: Prompt
+    samples: tuple[Sample, ...]
+    scores: tuple[Score, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.samples) != len(self.scores):
+            raise ValueError(f"group {self.prompt.prompt_id}: {len(self.samples)} samples, {len(self.scores)} scores")
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Denominators of one whole optimiser step, over all ranks and micro-batches, known before the first forward.
+
+    Attributes:
+        tokens: loss tokens.
+        sequences: rows with at least one loss token.
+        groups: groups with at least one loss token.
+        constant: the constant length of ``seq_mean_token_sum_norm`` (the generation budget).
+    """
+
+    tokens: float
+    sequences: float
+    groups: float
+    constant: float = 1.0
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A micro-batch as one flat stream of tokens. N tokens, S sequences.
+
+    A token is *predicted* from its predecessor: entry n of the per-token fields speaks of ids[n] as a target.
+
+    Attributes:
+        ids: [N] int64.
+        positions: [N] int64, restarting at 0 in every sequence.
+        seq_start: [S + 1] int64, where each sequence begins (cumulative lengths).
+        seq_index: [N] int64, which sequence a token belongs to.
+        mask: [N] bool, the loss tokens. The first token of a sequence is never one.
+        advantage: [N] float32, 0 outside the mask.
+        logp_behaviour, temperature, kept_logmass: [N] float32, as in :class:`Sample`.
+        loss_tokens: [S] float64, loss tokens of each sequence.
+        group_tokens: [S] float64, loss tokens of the sequence's whole group in the optimiser step.
+        sample_index: [S] int64, where each sequence stands in the batch it was packed from.
+    """
+
+    ids: Tensor
+    positions: Tensor
+    seq_start: Tensor
+    seq_index: Tensor
+    mask: Tensor
+    advantage: Tensor
+    logp_behaviour: Tensor
+    temperature: Tensor
+    kept_logmass: Tensor
+    loss_tokens: Tensor
+    group_tokens: Tensor
+    sample_index: Tensor
+
+    @property
+    def sequences(self) -> int:
+        return len(self.seq_start) - 1
+
+    @property
+    def lengths(self) -> Tensor:
+        """[S] int64, tokens of each sequence, prompt included."""
+        return self.seq_start[1:] - self.seq_start[:-1]
+
+    def to(self, device: torch.device | str) -> Packed:
+        return replace(self, **{name: getattr(self, name).to(device) for name in self.__dataclass_fields__})
+
+
+class StepReport:
+    """Metrics of a step: means as (sum, weight) pairs, sums, and extremes, merged over micro-batches and ranks.
+
+    Means are divided once, at the end. A mean of means is the most common wrong number in training logs; a pair cannot
+    become one.
+    """
+
+    def __init__(self) -> None:
+        self.pairs: dict[str, tuple[float, float]] = {}
+        self.sums: dict[str, float] = {}
+        self.extremes: dict[str, float] = {}
+
+    def add(self, name: str, total: float | Tensor, weight: float | Tensor = 1.0) -> None:
+        """Add a sum and its weight to a mean."""
+        have_total, have_weight = self.pairs.get(name, (0.0, 0.0))
+        self.pairs[name] = (have_total + float(total), have_weight + float(weight))
+
+    def total(self, name: str, value: float | Tensor) -> None:
+        """Add to a sum."""
+        self.sums[name] = self.sums.get(name, 0.0) + float(value)
+
+    def maximum(self, name: str, value: float | Tensor) -> None:
+        """Keep the largest value seen."""
+        self.extremes[name] = max(self.extremes.get(name, -math.inf), float(value))
+
+    def merge(self, other: StepReport) -> None:
+        for name, (total, weight) in other.pairs.items():
+            self.add(name, total, weight)
+        for name, value in other.sums.items():
+            self.total(name, value)
+        for name, value in other.extremes.items():
+            self.maximum(name, value)
+
+    def means(self) -> dict[str, float]:
+        """The finished numbers; a mean over nothing is left out."""
+        means = {name: total / weight for name, (total, weight) in self.pairs.items() if weight > 0}
+        return {**means, **self.sums, **self.extremes}

@@ -1,0 +1,150 @@
+"""The commands end to end on the embedded model: what they print, what they write, and their exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import surefoot as package
+from surefoot.files import read_lines
+from tests.cli.conftest import Outcome
+
+RUN_FILES = ["card.md", "config.toml", "environment.json", "evaluations.jsonl", "metrics.jsonl", "result.json", "timings.jsonl"]
+
+
+def test_train_writes_a_run_and_ends_with_a_table(surefoot: Callable[..., Outcome], workplace: Path) -> None:
+    done = surefoot("train", "tiny.toml", "--train.steps", "3")
+    assert done.code == 0, done.err
+    run = workplace / "runs" / "tiny"
+    assert [name for name in RUN_FILES if not (run / name).is_file()] == []
+    assert [record["step"] for record in read_lines(run / "metrics.jsonl")] == [1, 2, 3]
+    assert (run / "model" / "config.json").is_file() and (run / "report.html").is_file()
+    assert re.search(r"before +\d+\.\d % +\d+\.\d to \d+\.\d %", done.out)
+    assert re.search(r"after +\d+\.\d % +\d+\.\d to \d+\.\d %", done.out)
+    assert "95 % interval" in done.out and "tokens per second" in done.out
+    assert "runs/tiny/report.html" in done.out and "runs/tiny/model" in done.out
+    assert "3/3" in done.out, "progress is shown where there is no terminal, too"
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+def test_json_is_all_that_is_printed(surefoot: Callable[..., Outcome], workplace: Path) -> None:
+    result = json.loads(surefoot("train", "tiny.toml", "--json").out)
+    assert result["folder"] == "runs/tiny" and result["steps"] == 2
+    record = json.loads(surefoot("evaluate", "runs/tiny/model", "tiny.toml", "--json").out)
+    assert record["accuracy"] == result["after"]["accuracy"] and record["problems"] == 4
+    checks = json.loads(surefoot("doctor", "tiny.toml", "--json").out)
+    assert {check["outcome"] for check in checks} <= {"ok", "warn"}
+
+
+def test_quiet_shows_no_progress(surefoot: Callable[..., Outcome]) -> None:
+    assert "2/2" not in surefoot("train", "tiny.toml", "--quiet").out
+
+
+def test_the_files_of_a_dry_run_are_none(surefoot: Callable[..., Outcome], workplace: Path) -> None:
+    before = sorted(os.listdir(workplace))
+    done = surefoot("train", "tiny.toml", "--dry-run")
+    assert (done.code, done.err) == (0, "")
+    assert "2 prompts x 2 samples = 4 sequences" in done.out and "peak while updating" in done.out
+    assert sorted(os.listdir(workplace)) == before
+
+
+def test_sft_then_train_from_its_model(surefoot: Callable[..., Outcome], workplace: Path) -> None:
+    config = '[task]\ntrain_size = 64\nheldout_size = 8\noptions = { digits = 2 }\n[rollout]\nmax_new_tokens = 24\n'
+    (workplace / "warm.toml").write_text(config)
+    done = surefoot("sft", "warm.toml", "--steps", "4", "--batch", "4", "--evaluation.problems", "4", "--check_every", "2")
+    assert done.code == 0, done.err
+    losses = [record["loss/nll_per_token"] for record in read_lines(workplace / "runs" / "sft" / "metrics.jsonl")]
+    assert len(losses) == 4 and losses[-1] < losses[0]
+    assert surefoot("train", "tiny.toml", "--model.path", "runs/sft/model").code == 0
+
+
+def test_evaluate_prints_pass_at_k_with_intervals(surefoot: Callable[..., Outcome]) -> None:
+    done = surefoot("evaluate", "embedded", "tiny.toml", "--samples", "4", "--task", "addition")
+    assert done.code == 0, done.err
+    assert re.search(r"avg@4 +\d+\.\d % +\d+\.\d to \d+\.\d %", done.out)
+    assert re.search(r"pass@2 +\d+\.\d %", done.out) and "pass@4" in done.out
+    assert "4 x 4 samples" in done.out
+    assert "avg@1" in surefoot("evaluate", "embedded", "tiny.toml").out
+
+
+def test_the_doctor_finds_nothing_wrong_with_the_default(surefoot: Callable[..., Outcome]) -> None:
+    done = surefoot("doctor")
+    assert done.code == 0, done.out
+    for name in ("versions", "gold answers", "wrong answers", "template", "engine = trainer", "lr = 0 run"):
+        assert re.search(rf"^(ok|warn) +{name} ", done.out, re.MULTILINE), done.out
+
+
+def test_cards_lists_and_prints(surefoot: Callable[..., Outcome]) -> None:
+    listed = surefoot("cards")
+    assert listed.code == 0 and all(name in listed.out for name in ("reinforce", "rloo", "grpo", "dr_grpo"))
+    one = surefoot("cards", "dr_grpo", "rloo")
+    assert one.code == 0 and one.out.startswith("# dr_grpo\n") and "\n# rloo\n" in one.out and "$$" in one.out
+
+
+def test_version_and_no_words(surefoot: Callable[..., Outcome]) -> None:
+    assert surefoot("--version").out == f"surefoot {package.__version__}\n"
+    assert surefoot().out == surefoot("--help").out
+    assert surefoot("-h").code == 0
+
+
+@pytest.mark.parametrize("command", ["train", "sft", "evaluate", "doctor", "demo", "cards"])
+def test_help_fits_and_hides_what_is_internal(surefoot: Callable[..., Outcome], command: str) -> None:
+    done = surefoot(command, "--help")
+    assert done.code == 0 and max(map(len, done.out.splitlines())) <= 80
+    assert "--set" not in done.out and f"Usage: surefoot {command}" in done.out
+
+
+def test_a_defect_keeps_its_traceback(surefoot: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+    from surefoot.training import assemble
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(assemble, "assemble", broken)
+    with pytest.raises(ZeroDivisionError):
+        surefoot("train", "tiny.toml", "--dry-run")
+
+
+def test_ctrl_c_says_how_to_go_on_and_it_does(workplace: Path) -> None:
+    """Interrupt a real process in the middle of a run, then paste the command that it printed."""
+    words = [sys.executable, "-m", "surefoot", "train", "tiny.toml", "--train.steps", "12", "--checkpoint.every", "1"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    metrics = workplace / "runs" / "tiny" / "metrics.jsonl"
+    while process.poll() is None and len(read_lines(metrics)) < 3:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    said = [line for line in err.splitlines() if line.startswith("surefoot: stopped")]
+    assert len(said) == 1
+    command = said[0].split(": ")[-1].split()
+    assert command == ["surefoot", *words[3:], "--resume"]
+    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [record["step"] for record in read_lines(metrics)] == list(range(1, 13))
+
+
+def test_a_reader_that_leaves_is_no_error(workplace: Path) -> None:
+    line = f"{sys.executable} -m surefoot cards grpo grpo grpo | head -1"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {line}"], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("# grpo\n", "")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_demo_gains_far_outside_its_interval(surefoot: Callable[..., Outcome], workplace: Path) -> None:
+    done = surefoot("demo", "--json")
+    assert done.code == 0, done.err
+    result = json.loads(done.out)
+    assert result["after"]["low"] > result["before"]["high"] + 0.1
+    assert (workplace / result["folder"] / "report.html").is_file()

@@ -1,0 +1,116 @@
+"""The data that flows: masks from origin, arrays of one length, scores that cannot be graded, sums with weights."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surefoot.types import Finish, Group, Origin, Packed, Prompt, Sample, Score, Status, StepReport
+
+
+def sample(prompt: int = 3, completion: int = 2) -> Sample:
+    return Sample.of(np.arange(prompt), np.arange(completion), prompt_id="p")
+
+
+def test_the_mask_follows_the_origin_and_not_the_ids() -> None:
+    """The prompt holds the ids of pad and EOS, and the policy wrote them too: only who wrote them counts."""
+    pad = eos = 0
+    made = Sample.of(np.array([pad, eos, 5]), np.array([5, eos, pad]), prompt_id="p", logp=np.array([-1, -2, -3]))
+    assert made.mask.tolist() == [False] * 3 + [True] * 3
+    assert (made.length, made.prompt_length, len(made)) == (3, 3, 6)
+    assert made.logp_behaviour.tolist() == [0, 0, 0, -1, -2, -3]
+
+
+def test_only_policy_tokens_are_trained_on() -> None:
+    origin = np.array([Origin.PROMPT, Origin.IMAGE, Origin.POLICY, Origin.TOOL, Origin.INJECTED, Origin.POLICY], np.uint8)
+    zeros = np.zeros(6, np.float32)
+    made = Sample(np.arange(6), origin, zeros, np.zeros(6, np.int32), zeros, zeros, Finish.LENGTH, "p")
+    assert made.mask.tolist() == [False, False, True, False, False, True]
+    assert (made.length, made.prompt_length) == (2, 1)
+
+
+@pytest.mark.parametrize(("prompt", "completion"), [(3, 0), (1, 1), (0, 2)])
+def test_empty_prompts_and_completions_are_defined(prompt: int, completion: int) -> None:
+    made = sample(prompt, completion)
+    assert (made.length, made.prompt_length) == (completion, prompt)
+
+
+def test_arrays_of_different_length_are_refused_by_name() -> None:
+    good = sample()
+    with pytest.raises(ValueError, match=r"p/0.*'logp_behaviour': 4"):
+        Sample(good.ids, good.origin, np.zeros(4, np.float32), good.version, good.temperature, good.kept_logmass, good.finish, "p")
+
+
+def test_dtypes_are_those_of_the_documentation() -> None:
+    made = Sample.of(np.array([1], np.int32), np.array([2], np.int32), prompt_id="p", temperature=0.7, version=4)
+    dtypes = {name: getattr(made, name).dtype for name in ("ids", "origin", "logp_behaviour", "version", "temperature")}
+    assert dtypes == {
+        "ids": np.int64, "origin": np.uint8, "logp_behaviour": np.float32, "version": np.int32, "temperature": np.float32
+    }  # fmt: skip
+    assert made.version.tolist() == [-1, 4]
+    assert made.temperature.tolist() == [1.0, np.float32(0.7)]
+
+
+@pytest.mark.parametrize(
+    ("score", "valid"),
+    [
+        (Score(1.0), True),
+        (Score(0.0, status=Status.NO_ANSWER), True),
+        (Score(math.nan), False),
+        (Score(math.inf), False),
+        (Score(1.0, status=Status.TIMEOUT), False),
+        (Score.failed(Status.ERROR, "why"), False),
+    ],
+)
+def test_what_may_enter_a_baseline(score: Score, valid: bool) -> None:
+    assert score.valid is valid
+
+
+def test_a_group_has_a_score_for_each_sample() -> None:
+    with pytest.raises(ValueError, match="1 samples, 2 scores"):
+        Group(Prompt("p", "x"), (sample(),), (Score(1.0), Score(0.0)))
+
+
+def test_the_text_of_a_chat_is_its_last_message() -> None:
+    chat = Prompt("p", ({"role": "system", "content": "s"}, {"role": "user", "content": "u"}))
+    assert (chat.text, Prompt("p", "plain").text) == ("u", "plain")
+
+
+def test_packed_moves_whole_and_knows_its_lengths() -> None:
+    n = torch.zeros(5)
+    packed = Packed(
+        ids=n.long(), positions=n.long(), seq_start=torch.tensor([0, 2, 5]), seq_index=n.long(), mask=n.bool(), advantage=n,
+        logp_behaviour=n, temperature=n, kept_logmass=n, loss_tokens=n, group_tokens=n, sample_index=n.long(),
+    )  # fmt: skip
+    moved = packed.to("meta")
+    assert all(getattr(moved, name).device.type == "meta" for name in Packed.__dataclass_fields__)
+    assert (packed.sequences, packed.lengths.tolist()) == (2, [2, 3])
+
+
+parts = st.lists(st.lists(st.floats(-100, 100), min_size=1, max_size=5), min_size=1, max_size=6)
+
+
+@given(parts)
+def test_a_report_averages_over_everything_however_it_was_split(split: list[list[float]]) -> None:
+    """The mean of all numbers, not the mean of the means of the parts."""
+    report = StepReport()
+    for part in split:
+        one = StepReport()
+        one.add("x", sum(part), len(part))
+        one.maximum("x_max", max(part))
+        report.merge(one)
+    everything = [value for part in split for value in part]
+    assert report.means()["x"] == pytest.approx(np.mean(everything), abs=1e-9)
+    assert report.means()["x_max"] == max(everything)
+
+
+def test_a_mean_over_nothing_is_left_out() -> None:
+    report = StepReport()
+    report.add("x", 0.0, 0.0)
+    report.add("y", torch.tensor(3.0), torch.tensor(2))
+    assert report.means() == {"y": 1.5}

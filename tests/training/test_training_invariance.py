@@ -1,0 +1,259 @@
+"""The update of a fixed batch depends on the batch, not on how it is cut, ordered or laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from surefoot.algorithms.presets import PRESETS
+from surefoot.config import merge
+from surefoot.policy.loading import load_policy
+from surefoot.training import learner as learner_module
+from surefoot.training.clock import Clock
+from surefoot.training.learner import Learner
+from surefoot.training.optimiser import make_optimiser
+from surefoot.training.state import RunState
+from surefoot.types import Finish, Group, Prompt, Sample, Score, Status
+from tests.training.tiny import tiny
+
+
+def make_groups(policy: Any, sizes: Sequence[int] = (4, 4, 3), *, seed: int = 0, eos_in_prompt: bool = False) -> list[Group]:
+    """Groups of random samples of unequal length, with the log-probabilities of these weights as behaviour."""
+    rng = np.random.default_rng(seed)
+    groups = []
+    for g, size in enumerate(sizes):
+        prompt_ids = rng.integers(3, 60, size=rng.integers(3, 9))
+        if eos_in_prompt:
+            prompt_ids[1] = policy.tokenizer.eos_token_id
+        samples = []
+        for k in range(size):
+            completion = rng.integers(3, 60, size=rng.integers(1, 12))
+            completion[-1] = policy.tokenizer.eos_token_id
+            logp = plain_logp(policy, prompt_ids, completion)
+            samples.append(
+                Sample.of(prompt_ids, completion, prompt_id=f"p{g}", sample_id=k, logp=logp, finish=Finish.STOP)
+            )
+        scores = tuple(Score(total=float(rng.normal())) for _ in samples)
+        groups.append(Group(Prompt(f"p{g}", "?"), tuple(samples), scores))
+    return groups
+
+
+@torch.no_grad()
+def plain_logp(policy: Any, prompt_ids: np.ndarray, completion: np.ndarray) -> np.ndarray:
+    ids = torch.from_numpy(np.concatenate([prompt_ids, completion]))[None]
+    logits = policy.model(input_ids=ids).logits[0].log_softmax(-1)
+    n = len(prompt_ids)
+    return logits[n - 1 : -1].gather(1, ids[0, n:, None]).squeeze(1).numpy()
+
+
+def gradient(
+    monkeypatch: pytest.MonkeyPatch, groups: list[Group], **over: Any
+) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
+    """The gradient that the first optimiser step of an update would take, and the metrics."""
+    config = tiny(Path("unused"), **over)
+    policy = load_policy(config.model)
+    algorithm = config.algorithm.build()
+    grads: list[dict[str, torch.Tensor]] = []
+
+    def record(optimiser: Any, model: torch.nn.Module, **_: Any) -> float:
+        grads.append({name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None})
+        optimiser.zero_grad(set_to_none=True)
+        return 0.0
+
+    monkeypatch.setattr(learner_module, "take_step", record)
+    reference = policy.copy() if algorithm.needs_reference else None
+    learner = Learner(policy, reference, make_optimiser(policy.model, config.optimiser), algorithm, config)
+    _, report = learner.update(groups, RunState(step=1), Clock())
+    return grads[0] if grads else {}, report.means()
+
+
+def same(have: dict[str, torch.Tensor], want: dict[str, torch.Tensor], tolerance: float = 1e-6) -> None:
+    assert have.keys() == want.keys() and want
+    scale = torch.sqrt(sum((value.double() ** 2).sum() for value in want.values()))
+    difference = torch.sqrt(sum(((have[name] - want[name]).double() ** 2).sum() for name in want))
+    assert difference <= tolerance * scale, f"relative difference {difference / scale:.2e}"
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_split_into_micro_batches(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = make_groups(load_policy(tiny(Path("unused")).model))
+    options = {"algorithm": {"preset": preset}}
+    whole, metrics = gradient(monkeypatch, groups, **options, train={"micro_batch_tokens": 10**6})
+    for tokens in (1, 25, 60, 100):
+        split, split_metrics = gradient(monkeypatch, groups, **options, train={"micro_batch_tokens": tokens})
+        same(split, whole)
+        for name, value in metrics.items():
+            assert split_metrics[name] == pytest.approx(value, rel=1e-4, abs=1e-6), name
+
+
+@pytest.mark.parametrize("layout", ["left", "packed"])
+@pytest.mark.parametrize("preset", ["grpo", "dr_grpo", "reinforce"])
+def test_layout(preset: str, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = make_groups(load_policy(tiny(Path("unused")).model))
+    right, _ = gradient(monkeypatch, groups, algorithm={"preset": preset})
+    other, _ = gradient(monkeypatch, groups, algorithm={"preset": preset}, train={"layout": layout})
+    same(other, right, 2e-6)
+
+
+@pytest.mark.parametrize("preset", ["grpo", "rloo", "reinforce_baseline"])
+def test_order_of_groups_and_of_samples(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = make_groups(load_policy(tiny(Path("unused")).model))
+    want, _ = gradient(monkeypatch, groups, algorithm={"preset": preset})
+    shuffled = [
+        Group(group.prompt, tuple(reversed(group.samples)), tuple(reversed(group.scores))) for group in (groups[2], groups[0], groups[1])
+    ]
+    have, _ = gradient(monkeypatch, shuffled, algorithm={"preset": preset})
+    same(have, want)
+
+
+@pytest.mark.parametrize("tokens", [1, 30, 10**6])
+@pytest.mark.parametrize("preset", ["grpo", "grpo_token", "dr_grpo"])
+def test_on_policy_the_ratio_is_one_and_the_engine_agrees(preset: str, tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = make_groups(load_policy(tiny(Path("unused")).model))
+    _, metrics = gradient(monkeypatch, groups, algorithm={"preset": preset}, train={"micro_batch_tokens": tokens})
+    assert metrics["policy/ratio_max"] == 1.0
+    assert metrics["policy/ratio_inverse_max"] == 1.0
+    assert metrics["policy/mismatch_max"] < 1e-4
+    behaviour = {"preset": preset, "ratio": {"anchor": "behaviour"}}
+    _, metrics = gradient(monkeypatch, groups, algorithm=behaviour, train={"micro_batch_tokens": tokens})
+    assert abs(metrics["policy/ratio_max"] - 1) < 1e-4
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_skipped_rows_count_in_the_denominators(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group with equal rewards has no gradient, is not computed, and still dilutes the others."""
+    policy = load_policy(tiny(Path("unused")).model)
+    groups = make_groups(policy)
+    flat = Group(groups[1].prompt, groups[1].samples, tuple(Score(total=1.0) for _ in groups[1].samples))
+    with_flat = [groups[0], flat, groups[2]]
+    options = {"algorithm": {"preset": preset, "kl": "none"}}
+    have, metrics = gradient(monkeypatch, with_flat, **options)
+    if "group" in PRESETS[preset].advantage.kind.traits:
+        trained = sum(sample.length for group in (groups[0], groups[2]) for sample in group.samples)
+        assert metrics["tokens/trained"] == trained
+    # The same gradient, without the skip: a vanishing KL term keeps every row in the forward pass.
+    kept, kept_metrics = gradient(
+        monkeypatch, with_flat, algorithm={"preset": preset, "kl": {"kind": "in_loss", "coef": 1e-30}}
+    )
+    same(have, kept)
+    assert kept_metrics["tokens/trained"] == sum(sample.length for group in with_flat for sample in group.samples)
+
+
+def test_dropped_groups_leave_the_denominators(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = make_groups(load_policy(tiny(Path("unused")).model))
+    flat = Group(groups[1].prompt, groups[1].samples, tuple(Score(total=1.0) for _ in groups[1].samples))
+    options = {"preset": "dr_grpo"}
+    kept, _ = gradient(monkeypatch, [groups[0], flat], algorithm=options)
+    dropped, _ = gradient(monkeypatch, [groups[0], flat], algorithm=options | {"selection": "drop_no_signal"})
+    alone, _ = gradient(monkeypatch, [groups[0]], algorithm=options)
+    same(dropped, alone)
+    same({name: 2 * value for name, value in kept.items()}, alone)
+
+
+def test_pad_equal_to_eos_changes_nothing_and_eos_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = load_policy(tiny(Path("unused")).model)
+    groups = make_groups(policy, eos_in_prompt=True)
+    want, metrics = gradient(monkeypatch, groups, algorithm={"preset": "grpo_token"})
+    assert metrics["tokens/trained"] == sum(sample.length for group in groups for sample in group.samples)
+    real = load_policy
+
+    def with_pad_as_eos(config: Any) -> Any:
+        loaded = real(config)
+        loaded.tokenizer.pad_token = loaded.tokenizer.eos_token
+        loaded.model.config.pad_token_id = loaded.tokenizer.eos_token_id
+        return loaded
+
+    monkeypatch.setitem(globals(), "load_policy", with_pad_as_eos)
+    have, _ = gradient(monkeypatch, groups, algorithm={"preset": "grpo_token"})
+    same(have, want, 1e-12)
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_batches_with_nothing_to_learn_take_no_step(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = load_policy(tiny(Path("unused")).model)
+    groups = make_groups(policy)
+    options = {"algorithm": {"preset": preset, "kl": "none"}}
+    invalid = [Group(g.prompt, g.samples, tuple(Score.failed(Status.INVALID, "nan") for _ in g.samples)) for g in groups]
+    zero = [Group(g.prompt, g.samples, tuple(Score(total=0.0) for _ in g.samples)) for g in groups]
+    empty = [
+        Group(g.prompt, tuple(Sample.of(s.ids[:3], s.ids[:0], prompt_id="e") for s in g.samples), g.scores) for g in groups
+    ]
+    for batch in (invalid, zero, empty):
+        grads, metrics = gradient(monkeypatch, batch, **options)
+        assert grads == {}
+        assert metrics.get("updates/taken", 0.0) == 0.0
+        assert all(np.isfinite(value) for value in metrics.values())
+
+
+def test_an_empty_completion_beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = load_policy(tiny(Path("unused")).model)
+    (group,) = make_groups(policy, (4,))
+    empty = Sample.of(group.samples[0].ids[:3], group.samples[0].ids[:0], prompt_id="p0")
+    samples = (empty, *group.samples[1:])
+    grads, metrics = gradient(monkeypatch, [Group(group.prompt, samples, group.scores)], algorithm={"preset": "grpo"})
+    assert all(value.isfinite().all() for value in grads.values())
+    assert metrics["tokens/trained"] == sum(sample.length for sample in samples)
+
+
+def test_an_ungraded_sample_is_as_if_it_had_not_been_in_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = load_policy(tiny(Path("unused")).model)
+    (group,) = make_groups(policy, (4,))
+    options = {"algorithm": {"preset": "dr_grpo", "aggregation": "token_sum"}}
+    bad = (group.scores[0], Score.failed(Status.INVALID, "the reward is nan"), *group.scores[2:])
+    have, _ = gradient(monkeypatch, [Group(group.prompt, group.samples, bad)], **options)
+    rest = Group(group.prompt, (group.samples[0], *group.samples[2:]), (group.scores[0], *group.scores[2:]))
+    want, _ = gradient(monkeypatch, [rest], **options)
+    same(have, want)
+
+
+def test_untrusted_behaviour_tokens_have_no_gradient_and_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = load_policy(tiny(Path("unused")).model)
+    (group,) = make_groups(policy, (4,))
+    logp = group.samples[0].logp_behaviour.copy()
+    logp[-2] = -np.inf
+    from dataclasses import replace
+
+    broken = replace(group.samples[0], logp_behaviour=logp)
+    batch = [Group(group.prompt, (broken, *group.samples[1:]), group.scores)]
+    options = {"preset": "dr_grpo", "ratio": {"anchor": "behaviour"}}
+    grads, metrics = gradient(monkeypatch, batch, algorithm=options)
+    assert all(value.isfinite().all() for value in grads.values())
+    assert metrics["policy/untrusted_tokens"] == pytest.approx(1 / sum(len(s.logp_behaviour[s.mask]) for s in group.samples))
+
+
+def test_non_finite_weights_stop_the_step_and_name_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    from surefoot.errors import NonFiniteError
+
+    policy = load_policy(tiny(Path("unused")).model)
+    groups = make_groups(policy)
+
+    def poisoned(config: Any) -> Any:
+        loaded = load_policy_before(config)
+        with torch.no_grad():
+            next(loaded.model.parameters())[5] = float("nan")
+        return loaded
+
+    load_policy_before = load_policy
+    monkeypatch.setitem(globals(), "load_policy", poisoned)
+    with pytest.raises(NonFiniteError, match="no step was taken"):
+        gradient(monkeypatch, groups, algorithm={"preset": "dr_grpo"})
+
+
+def test_several_updates_see_the_old_policy_of_the_batch(tmp_path: Path) -> None:
+    """With two epochs the ratio leaves 1 in the second, against the weights at the start of the batch."""
+    from surefoot.training.loop import train
+    from tests.training.tiny import digits_reward
+
+    config = tiny(tmp_path, train={"steps": 1, "epochs": 3}, optimiser={"lr": 3e-3}, algorithm=merge({"preset": "grpo_token"}, {}))
+    result = train(config, reward=digits_reward())
+    import json
+
+    (metrics,) = [json.loads(line) for line in (result.folder / "metrics.jsonl").read_text().splitlines()]
+    assert metrics["policy/ratio_max"] > 1.01
+    assert metrics["policy/kl_behaviour"] > 0
+    assert result.summary["updates"] == 3

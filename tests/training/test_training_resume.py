@@ -1,0 +1,183 @@
+"""A run that is killed and resumed ends with the weights and the metrics of the run that was not, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from surefoot.errors import RunFolderError
+from surefoot.training import state as states
+from surefoot.training.config import RunConfig
+from surefoot.training.loop import train
+from tests.training.tiny import digits_reward, tiny
+
+KILLS = 10
+
+
+def config(runs: Path) -> RunConfig:
+    return tiny(
+        runs,
+        algorithm={"preset": "grpo", "advantage": "moving_average"},
+        train={"steps": 12, "updates_per_step": 2, "epochs": 2},
+        optimiser={"lr": 1e-3, "schedule": "linear", "warmup_steps": 3},
+        evaluation={"every": 3},
+        checkpoint={"every": 1},
+        rollout={"top_p": 0.95},
+    )
+
+
+def contents(runs: Path) -> dict[str, bytes]:
+    """Everything that must be the same: weights, logs without times, samples."""
+    run = runs / "tiny"
+    files = [run / "model" / "model.safetensors", run / "metrics.jsonl", run / "evaluations.jsonl"]
+    return {str(file.relative_to(run)): file.read_bytes() for file in [*files, *sorted((run / "samples").iterdir())]}
+
+
+def in_child(work: Callable[[], Any], kill_after: float | None = None) -> int:
+    """Run in a forked process, killed with SIGKILL after some seconds; returns its exit code."""
+
+    def body() -> None:
+        torch.set_num_threads(1)
+        warnings.simplefilter("ignore")
+        work()
+
+    process = multiprocessing.get_context("fork").Process(target=body)
+    process.start()
+    if kill_after is not None:
+        process.join(kill_after)
+        if process.is_alive() and process.pid is not None:
+            os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], float]:
+    runs = tmp_path_factory.mktemp("uninterrupted")
+    begin = time.perf_counter()
+    assert in_child(lambda: train(config(runs), reward=digits_reward())) == 0
+    return contents(runs), time.perf_counter() - begin
+
+
+def test_killed_at_ten_random_moments(uninterrupted: tuple[dict[str, bytes], float], tmp_path: Path) -> None:
+    expected, seconds = uninterrupted
+    rng = random.Random(0)
+    killed = 0
+    while killed < KILLS:
+        code = in_child(
+            lambda: train(config(tmp_path), reward=digits_reward(), resume=True), kill_after=rng.uniform(0.05, 0.6 * seconds)
+        )
+        if code == 0:  # it finished before it could be killed: begin again, so that all kills hit a run at work
+            assert contents(tmp_path) == expected
+            (tmp_path / "tiny").rename(tmp_path / f"finished-{killed}-{rng.random()}")
+            continue
+        assert code == -signal.SIGKILL
+        killed += 1
+    assert in_child(lambda: train(config(tmp_path), reward=digits_reward(), resume=True)) == 0
+    assert contents(tmp_path) == expected
+    assert not list((tmp_path / "tiny" / "state").glob(".*"))
+
+
+@pytest.mark.parametrize("victim", ["save_file", "torch.save", "rename"])
+def test_killed_in_the_middle_of_writing_a_checkpoint(
+    victim: str, uninterrupted: tuple[dict[str, bytes], float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, _ = uninterrupted
+    save_file, torch_save, replace, calls = states.save_file, torch.save, os.replace, [0]
+
+    def kill_in_third_save() -> None:
+        calls[0] += 1
+        if calls[0] == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def torn_save_file(tensors: Any, path: Path) -> None:
+        if path.parent.parent.name == "state":
+            path.write_bytes(b"half a file")
+            kill_in_third_save()
+        save_file(tensors, path)
+
+    def torn_torch_save(value: Any, path: Path) -> None:
+        path.write_bytes(b"half a file")
+        kill_in_third_save()
+        torch_save(value, path)
+
+    def killed_before_rename(source: Path, target: Path) -> None:
+        if Path(target).name.startswith("step-"):
+            kill_in_third_save()
+        replace(source, target)
+
+    def work() -> None:
+        if victim == "save_file":
+            monkeypatch.setattr(states, "save_file", torn_save_file)
+        elif victim == "torch.save":
+            monkeypatch.setattr(torch, "save", torn_torch_save)
+        else:
+            monkeypatch.setattr(os, "replace", killed_before_rename)
+        train(config(tmp_path), reward=digits_reward())
+
+    assert in_child(work) == -signal.SIGKILL
+    assert in_child(lambda: train(config(tmp_path), reward=digits_reward(), resume=True)) == 0
+    assert contents(tmp_path) == expected
+
+
+def test_a_damaged_state_is_passed_over_for_the_one_before_it(
+    uninterrupted: tuple[dict[str, bytes], float], tmp_path: Path
+) -> None:
+    expected, _ = uninterrupted
+    assert in_child(lambda: train(config(tmp_path), reward=digits_reward())) == 0
+    states_kept = sorted((tmp_path / "tiny" / "state").iterdir())
+    assert [path.name for path in states_kept] == ["step-000011", "step-000012"]
+    weights = states_kept[-1] / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-5] ^= 1
+    weights.write_bytes(content)
+    (tmp_path / "tiny" / "model" / "model.safetensors").unlink()
+    with pytest.warns(UserWarning, match="does not match its digest"):
+        train(config(tmp_path), reward=digits_reward(), resume=True)
+    assert contents(tmp_path) == expected
+
+
+def test_every_prompt_of_an_epoch_is_used_once_across_a_resume(tmp_path: Path) -> None:
+    steps = 8  # 8 steps x 3 prompts = one epoch of 24
+    full = tiny(tmp_path, train={"steps": steps}, track={"samples_per_step": 12}, checkpoint={"every": 3}, evaluation={"every": 0})
+    assert in_child(lambda: train(full, reward=digits_reward()), kill_after=None) == 0
+    again = full.model_copy(update={"name": "again"})
+    assert in_child(lambda: train(again.model_copy(update={"train": again.train.model_copy(update={"steps": 5})}), reward=digits_reward())) == 0
+    assert in_child(lambda: train(again, reward=digits_reward(), resume=True)) == 0
+    for name in ("tiny", "again"):
+        prompts: dict[str, set[int]] = {}
+        for file in sorted((tmp_path / name / "samples").glob("step-*.jsonl")):
+            for line in file.read_text().splitlines():
+                record = json.loads(line)
+                prompts.setdefault(record["prompt_id"], set()).add(record["step"])
+        assert len(prompts) == 24
+        assert all(len(at) == 1 for at in prompts.values())
+
+
+def test_resume_refuses_another_configuration_other_data_and_a_second_writer(tmp_path: Path) -> None:
+    base = tiny(tmp_path, train={"steps": 2})
+    train(base, reward=digits_reward())
+    with pytest.raises(RunFolderError, match="already holds a run"):
+        train(base, reward=digits_reward())
+    with pytest.raises(RunFolderError, match=r"optimiser\.lr = 0\.001, and now it is 0\.002"):
+        train(tiny(tmp_path, train={"steps": 2}, optimiser={"lr": 2e-3}), reward=digits_reward(), resume=True)
+    longer = train(tiny(tmp_path, train={"steps": 3}), reward=digits_reward(), resume=True)
+    assert longer.summary["steps"] == 3
+    import fcntl
+
+    with open(tmp_path / "tiny" / ".lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(RunFolderError, match="another process"):
+            train(tiny(tmp_path, train={"steps": 3}), reward=digits_reward(), resume=True)
