@@ -34,22 +34,29 @@ class Interval(NamedTuple):
     high: float
 
 
-def mean_interval(values_p: np.ndarray, *, confidence: float = 0.95, seed: int = 0) -> Interval:
+def mean_interval(
+    values_p: np.ndarray, *, confidence: float = 0.95, seed: int = 0, resamples: int = RESAMPLES
+) -> Interval:
     """The mean over problems, with the interval that suits the values (see the module).
 
     Args:
         values_p: [P] in [0, 1], one value per problem, P >= 1.
         confidence: level of the interval, two-sided.
-        seed: seed of the bootstrap.
+        seed, resamples: of the bootstrap.
     """
     values_p = _checked(values_p)
     if np.isin(values_p, (0.0, 1.0)).all() or np.ptp(values_p) == 0:
         return wilson(float(values_p.sum()), len(values_p), confidence=confidence)
-    return bootstrap(values_p, confidence=confidence, seed=seed)
+    return bootstrap(values_p, confidence=confidence, seed=seed, resamples=resamples)
 
 
 def paired_interval(
-    values_p: np.ndarray, baseline_p: np.ndarray, *, confidence: float = 0.95, seed: int = 0
+    values_p: np.ndarray,
+    baseline_p: np.ndarray,
+    *,
+    confidence: float = 0.95,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
 ) -> Interval:
     """The mean difference ``values - baseline`` over the same problems in the same order.
 
@@ -62,7 +69,7 @@ def paired_interval(
     Args:
         values_p, baseline_p: [P] in [0, 1], P >= 1.
         confidence: level of the interval, two-sided.
-        seed: seed of the bootstrap.
+        seed, resamples: of the bootstrap.
 
     Raises:
         ValueError: the two have different lengths.
@@ -72,7 +79,7 @@ def paired_interval(
         raise ValueError(f"a paired interval needs the same problems, got {len(values_p)} and {len(baseline_p)}")
     difference_p = values_p - baseline_p
     if not (np.isin(difference_p, (-1.0, 0.0, 1.0)).all() or np.ptp(difference_p) == 0):
-        return bootstrap(difference_p, confidence=confidence, seed=seed)
+        return bootstrap(difference_p, confidence=confidence, seed=seed, resamples=resamples)
     problems = len(difference_p)
     better = (np.maximum(difference_p, 0).sum() + 1) / (problems + 2)
     worse = (np.maximum(-difference_p, 0).sum() + 1) / (problems + 2)

@@ -78,36 +78,43 @@ def arrange(model: Any, packed: Packed, layout: Layout = "right") -> Rows:
         return values.new_zeros(count * width).index_copy_(0, place, values).view(count, width)
 
     inputs = {"input_ids": spread(packed.ids[keep])}
-    if layout == "left" and bool((shift > 0).any()):
-        inputs |= {"attention_mask": spread(torch.ones_like(position)), "position_ids": spread(position)}
-    elif layout == "packed" and len(lengths) > 1:
-        inputs |= {"position_ids": position[None], **block_mask(model, packed.seq_index[keep], width)}
+    alone = layout == "right" or (len(lengths) == 1 if layout == "packed" else not bool(shift.any()))
+    if not alone:
+        owner = spread(packed.seq_index[keep] + 1)  # 0: padding
+        inputs |= separation(model, owner, spread(position), layout)
     return Rows(inputs, predicts)
 
 
-def block_mask(model: Any, sequence: Tensor, width: int) -> dict[str, Tensor]:
-    """The mask that lets a token of the single packed row see its own sequence up to itself, and nothing else.
+def separation(model: Any, owner: Tensor, position: Tensor, layout: Layout) -> dict[str, Tensor]:
+    """What keeps the owners of the tokens of a row apart: positions, and an additive mask [B, 1, L, L].
 
-    An additive mask [1, 1, L, L]: 0 where a token may look, the most negative number elsewhere. Where a sliding window
-    is shorter than the row, the mask differs from layer to layer; it is then left to Transformers, which derives it
-    from the positions that restart.
+    The mask is 0 where a token may look (tokens of the same owner, up to itself) and the most negative number elsewhere;
+    since padding looks at padding, no token looks at nothing, which would make NaNs. Where a sliding window is shorter
+    than the row, masks differ from layer to layer; they are then left to Transformers, which derives them from the
+    positions that restart.
+
+    Args:
+        model: a causal language model.
+        owner: [B, L] int64, which sequence a token belongs to; 0 is padding.
+        position: [B, L] int64, the token's position in its sequence; 0 for padding.
+        layout: ``"left"`` or ``"packed"``.
     """
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
-    if not kinds <= {"full_attention", "sliding_attention", "chunked_attention"} or not takes_positions(model):
+    takes_positions = "position_ids" in inspect.signature(decoder(model).forward).parameters
+    if not takes_positions or not kinds <= {"full_attention", "sliding_attention", "chunked_attention"}:
+        if layout == "left":
+            return {"attention_mask": (owner > 0).long()}
         raise ModelError(
             f"the layout 'packed' needs attention that takes positions in every layer, which "
             f"{type(model).__name__} does not have: set train.layout = 'right'"
         )
     windows = (getattr(config, "sliding_window", None), getattr(config, "attention_chunk_size", None))
+    width = owner.shape[1]
     if any(window is not None and window < width for window in windows):
-        return {}
-    order = torch.arange(width, device=sequence.device)
-    seen = (sequence[:, None] == sequence[None, :]) & (order[:, None] >= order[None, :])
-    dtype = model.dtype
-    mask = torch.zeros((width, width), dtype=dtype, device=sequence.device)
-    return {"attention_mask": mask.masked_fill_(~seen, torch.finfo(dtype).min)[None, None]}
-
-
-def takes_positions(model: Any) -> bool:
-    return "position_ids" in inspect.signature(decoder(model).forward).parameters
+        return {"position_ids": position}
+    order = torch.arange(width, device=owner.device)
+    seen = (owner[:, :, None] == owner[:, None, :]) & (order[:, None] >= order[None, :])
+    mask = torch.zeros(seen.shape, dtype=model.dtype, device=owner.device)
+    mask = mask.masked_fill_(~seen, torch.finfo(model.dtype).min)[:, None]
+    return {"position_ids": position, "attention_mask": mask}

@@ -139,7 +139,7 @@ def read_model(source: str | Path, config: ModelConfig) -> Any:
         names = sorted(str(name[0] if isinstance(name, tuple) else name) for name in report[key])
         if names:
             raise ModelError(
-                f"model.path = '{config.path}': the weights do not fit config.json: {len(names)} of them are {trouble}, "
+                f"model.path = '{config.path}': the weights do not fit config.json: {len(names)} are {trouble}, "
                 f"the first is {names[0]}"
             )
     return model

@@ -80,16 +80,15 @@ def _traces(curve: Curve, steps: list[int], values: list[float]) -> list[Trace]:
 
 
 def moving_mean(values: Sequence[float], window: int) -> list[float]:
-    """Centred mean over an odd window of at least ``window - 1`` values, shorter at the ends: [n] -> [n]."""
+    """Centred mean over an odd window of at least ``window`` values, cut off at both ends of the curve: [n] -> [n]."""
     half = window // 2
     sums = [0.0]
     for value in values:
         sums.append(sums[-1] + value)
     means = []
     for i in range(len(values)):
-        # As wide on the left as on the right: a one-sided mean would bend the ends of a rising curve.
-        reach = min(half, i, len(values) - 1 - i)
-        means.append((sums[i + reach + 1] - sums[i - reach]) / (2 * reach + 1))
+        begin, end = max(i - half, 0), min(i + half + 1, len(values))
+        means.append((sums[end] - sums[begin]) / (end - begin))
     return means
 
 
@@ -150,6 +149,8 @@ def in_words(steps: Sequence[int], values: Sequence[float], spell: Callable[[flo
     if len(steps) == 1:
         return f"{spell(values[0])} at step {steps[0]:,}."
     low, high = min(values), max(values)
+    if low == high:
+        return f"{spell(low)} from step {steps[0]:,} to step {steps[-1]:,}."
     return (
         f"{spell(values[0])} at step {steps[0]:,}, {spell(values[-1])} at step {steps[-1]:,}; "
         f"between {spell(low)} and {spell(high)}."

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
@@ -142,7 +143,7 @@ def result_table(result: Mapping[str, Any], report: Path | None = None, confiden
         confidence: level of the intervals, as configured in ``evaluation.confidence``.
     """
     summary = from_result(result)
-    table = Table(title="Result", title_justify="left", show_header=False, title_style="bold", pad_edge=False)
+    table = Table(box=box.HORIZONTALS, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True, style="bright_black")
     table.add_column(overflow="fold")
     for name, one in (("held-out accuracy before", summary.before), ("held-out accuracy after", summary.after)):

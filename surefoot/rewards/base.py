@@ -29,7 +29,9 @@ class Completion:
 class Reward(Protocol):
     """What every reward does."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What messages and metrics call it."""
 
     def score(self, completions: Sequence[Completion]) -> list[Score]:
         """One score per completion, in order; a completion that cannot be graded gets a status, not a zero."""

@@ -11,7 +11,8 @@ class RewardConfig(Section):
     """How a completion is graded."""
 
     verifier: str = Field(
-        "auto", description="'auto' (the task's own), 'exact', 'number' (last number), 'boxed', 'tag' (<answer>...</answer>)"
+        "auto",
+        description="'auto' (the task's own), 'exact', 'number' (last number), 'boxed', 'tag' (<answer>...</answer>)",
     )
     right: float = Field(1.0, description="reward of a right answer")
     wrong: float = Field(0.0, description="reward of a wrong answer")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +40,7 @@ def as_reward(grader: Any) -> Reward:
     if inspect.isclass(grader):
         raise RewardError(f"the reward {grader.__name__} is a class: give an object of it, {grader.__name__}(...)")
     if callable(getattr(grader, "score", None)) and isinstance(getattr(grader, "name", None), str):
-        return grader  # type: ignore[no-any-return]
+        return grader
     name = _name(grader)
     if not callable(grader):
         raise RewardError(f"the reward {grader!r} is not a function; expected {_FORMS}")
@@ -66,19 +67,21 @@ class EachReward:
 
     def score(self, completions: Sequence[Completion]) -> list[Score]:
         scores: list[Score] = []
-        failures = []
+        failures: list[Exception] = []
         for completion in completions:
             try:
                 result = self.function(completion)
             except SurefootError:
                 raise
             except Exception as error:
-                failures.append(f"{type(error).__name__}: {error}")
-                scores.append(Score.failed(Status.ERROR, failures[-1]))
+                failures.append(error)
+                scores.append(Score.failed(Status.ERROR, _one_line(error)))
             else:
                 scores.append(as_score(self.name, result))
         if completions and len(failures) == len(completions):
-            raise RewardError(f"the reward '{self.name}' failed on all {len(failures)} completions: {failures[0]}")
+            raise RewardError(
+                f"the reward '{self.name}' failed on all {len(failures)} completions, first with {_one_line(failures[0])}"
+            ) from failures[0]
         return scores
 
 
@@ -99,13 +102,14 @@ class BatchReward:
             raise
         except Exception as error:
             raise RewardError(
-                f"the reward '{self.name}' failed on a batch of {len(completions)} completions: "
-                f"{type(error).__name__}: {error}"
+                f"the reward '{self.name}' failed on a batch of {len(completions)} completions: {_one_line(error)}"
             ) from error
         if hasattr(results, "tolist"):
             results = results.tolist()
         if not isinstance(results, (list, tuple)):
-            raise RewardError(f"the reward '{self.name}' gave {results!r}; expected a list with one number per completion")
+            raise RewardError(
+                f"the reward '{self.name}' gave {results!r}; expected a list with one number per completion"
+            )
         if len(results) != len(completions):
             raise RewardError(
                 f"the reward '{self.name}' gave {len(results)} scores for {len(completions)} completions; expected one "
@@ -126,20 +130,35 @@ def as_score(name: str, result: Any) -> Score:
         return Score.failed(Status.INVALID, "the reward is None")
     number = _scalar(result)
     if number is None:
-        raise RewardError(f"the reward '{name}' gave {result!r} ({type(result).__name__}); expected a number, bool or Score")
-    if not math.isfinite(number):
+        raise RewardError(
+            f"the reward '{name}' gave {result!r} ({type(result).__name__}); expected a number, bool or Score"
+        )
+    if not isinstance(number, bool) and not math.isfinite(number):
         return Score.failed(Status.INVALID, f"the reward is {number}")
-    return Score(total=float(number), components={name: float(number)}, correct=number if isinstance(number, bool) else None)
+    return Score(
+        total=float(number), components={name: float(number)}, correct=number if isinstance(number, bool) else None
+    )
 
 
-def _scalar(value: Any) -> float | int | bool | None:
-    """A Python number from Python's, NumPy's or PyTorch's; None where it is not one."""
+def _scalar(value: Any) -> float | bool | None:
+    """A Python number from Python's, NumPy's or PyTorch's (infinite where a float cannot hold it); None for no number."""
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         value = value.item()
-    return value if isinstance(value, (bool, int, float)) else None
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return value if isinstance(value, bool) else None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _name(grader: Any) -> str:
+    if isinstance(getattr(grader, "name", None), str):
+        return str(grader.name)
     inner = grader
     while hasattr(inner, "func"):
         inner = inner.func

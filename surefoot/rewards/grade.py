@@ -24,11 +24,13 @@ def grade(reward: Reward, completions: Sequence[Completion]) -> list[Score]:
         return []
     scores = reward.score(completions)
     if not isinstance(scores, (list, tuple)):
-        raise RewardError(f"the reward '{reward.name}' gave {type(scores).__name__}; expected a list with one Score each")
+        raise RewardError(
+            f"the reward '{reward.name}' gave {type(scores).__name__}; expected a list with one Score each"
+        )
     if len(scores) != len(completions):
         raise RewardError(
-            f"the reward '{reward.name}' gave {len(scores)} scores for {len(completions)} completions; expected one each, "
-            f"in the same order"
+            f"the reward '{reward.name}' gave {len(scores)} scores for {len(completions)} completions; expected one "
+            f"each, in the same order"
         )
     for score in scores:
         if not isinstance(score, Score):

@@ -58,13 +58,13 @@ def build(config: TaskConfig) -> Task:
 def verify(prompt: Prompt, text: str) -> Score:
     """Grade one completion.
 
-    There is an answer only where the text holds exactly one marker ``>`` and everything after it (white space at the ends
-    of the text aside) is one number written as Python writes it: no sign, no leading zero, no second candidate. Anything
-    else, such as ``>0936`` or ``>936>937``, is ``Status.NO_ANSWER`` with total 0. The scratchpad does not enter the total.
+    There is an answer only where the text holds exactly one marker ``>`` and everything after it (white space at the
+    end aside) is one number without sign and leading zeros. Anything else, such as ``>0936`` or a list of candidates
+    ``>936>937``, is ``Status.NO_ANSWER`` with total 0. The scratchpad does not enter the total.
 
-    ``steps`` has one verdict per step of the scratchpad, 1 where the step adds the true digits of its place and the carry
-    that *the step before it* wrote, and its own sum is right. So a step that goes on correctly from a wrong carry is
-    right, and the mistake is charged where it was made. After a malformed step the true carry is expected.
+    ``steps`` has one verdict per step of the scratchpad, 1 where the step adds the true digits of its place and the
+    carry that *the step before it* wrote, and its own sum is right. So a step that goes on correctly from a wrong carry
+    is right, and the mistake is charged where it was made. After a malformed step the true carry is expected.
     """
     scratchpad = text.split(MARKER, 1)[0]
     steps = _grade_steps(prompt, scratchpad)

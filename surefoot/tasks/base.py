@@ -23,6 +23,7 @@ class Task:
         demonstrate: ``(prompt, seed, error_rate) -> completion text``, a worked solution, wrong with the given
             probability, for supervised warm-up; None where the task has none.
         fingerprint: hash of all prompts and answers; a resume with another data set is refused.
+        notes: what a person should know about how the problems were read (rows left out), to be shown once.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Task:
     verify: Callable[[Prompt, str], Score] | None = None
     demonstrate: Callable[[Prompt, int, float], str] | None = None
     fingerprint: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def content_id(name: str, content: Any) -> str:

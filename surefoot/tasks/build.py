@@ -9,13 +9,15 @@ from dataclasses import replace
 
 from surefoot.config import nearest
 from surefoot.errors import DataError
-from surefoot.tasks import addition
+from surefoot.tasks import addition, chain_mod, file, gym
 from surefoot.tasks.base import Task
 from surefoot.tasks.config import TaskConfig
 from surefoot.types import Prompt
 
 BUILDERS: dict[str, Callable[[TaskConfig], Task]] = {
     "addition": addition.build,
+    "chain_mod": chain_mod.build,
+    "file": file.build,
 }
 
 
@@ -26,9 +28,13 @@ def build_task(config: TaskConfig) -> Task:
         DataError: an unknown task, dataset or option, a file that cannot be used, too few problems.
         MissingExtraError: the task needs a package that is not installed.
     """
-    builder = BUILDERS.get(config.name)
+    builder = gym.build if config.name.startswith(gym.PREFIX) else BUILDERS.get(config.name)
     if builder is None:
-        raise DataError(f"unknown task '{config.name}'." + nearest(config.name, BUILDERS))
+        hint = f" Data sets of reasoning-gym are named '{gym.PREFIX}<name>'."
+        raise DataError(f"unknown task '{config.name}'." + nearest(config.name, BUILDERS) + hint)
+    for key in ("path", "heldout_path"):
+        if getattr(config, key) is not None and config.name != "file":
+            raise DataError(f"task.{key} is read by the task 'file' only: set task.name = 'file', or leave it out")
     task = builder(config)
     return replace(task, fingerprint=fingerprint(task.train, task.heldout))
 

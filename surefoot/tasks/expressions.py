@@ -1,7 +1,7 @@
 """Whether a text is safe to give to a scorer that evaluates it.
 
-Some scorers of reasoning-gym call ``eval`` or SymPy's ``parse_expr`` (which calls ``eval``) on the answer, which a policy
-wrote, and reinforcement learning searches for whatever scores. Such an answer is read as a syntax tree first.
+Some scorers of reasoning-gym call ``eval`` or SymPy's ``parse_expr`` (which calls ``eval``) on the answer, which a
+policy wrote, and reinforcement learning searches for whatever scores. Such an answer is read as a syntax tree first.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ MAX_EXPRESSION = 1000
 MAX_POWER = 1000
 MAX_DEPTH = 40
 
-FUNCTIONS = frozenset(
-    "Abs acos acosh acot asin asinh atan atanh cos cosh cot csc exp log ln sec sin sinh sqrt tan tanh".split()
-)
+_CIRCULAR = {"sin", "cos", "tan", "cot", "sec", "csc", "asin", "acos", "atan", "acot"}
+_HYPERBOLIC = {"sinh", "cosh", "tanh", "asinh", "acosh", "atanh"}
+FUNCTIONS = frozenset({"Abs", "exp", "ln", "log", "sqrt"} | _CIRCULAR | _HYPERBOLIC)
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 
 
 def is_literal_or_nothing(text: str) -> bool:
-    """Whether ``eval`` of the text gives a plain value (numbers, texts, lists of them) or refuses it as no expression."""
+    """Whether ``eval`` of the text gives a plain value (number, text, list of them, one name) or is a syntax error."""
     if len(text) > MAX_CHARACTERS:
         return False
     try:

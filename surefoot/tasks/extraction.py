@@ -56,7 +56,7 @@ def tagged(text: str) -> str | None:
 
 
 def boxed(text: str) -> str | None:
-    r"""What stands in the last ``\boxed{...}``; None where its braces are not balanced (it was cut off) or it is empty."""
+    r"""What stands in the last ``\boxed{...}``; None where it is empty or cut off (its braces are not balanced)."""
     text = after_thought(text)
     starts = [match.end() for match in _BOXED.finditer(text)]
     if not starts:
@@ -122,13 +122,21 @@ def _last(text: str, shape: Shape, gold: str) -> str | None:
     if shape is Shape.NUMBER:
         numeral = last_numeral(text)
         return numeral.text if numeral else None
-    text = _tidy(text, gold)
     if shape is Shape.BLOCK:
-        return re.split(r"\n\s*\n", text)[-1].strip("\n") or None
-    line = _tidy(text.split("\n")[-1], gold)
+        return _last_lines(text, gold)
+    line = _tidy(_tidy(text, gold).split("\n")[-1], gold)
     if shape is Shape.WORD and line:
         return _tidy(line.split()[-1], gold) or None
     return line or None
+
+
+def _last_lines(text: str, gold: str) -> str | None:
+    """The last lines without a gap; where the gold answer has gaps, as many lines as it has."""
+    if re.search(r"\n\s*\n", gold.strip()):
+        found = "\n".join(text.rstrip().split("\n")[-len(gold.strip("\n").split("\n")) :])
+    else:
+        found = re.split(r"\n\s*\n", _tidy(text, gold))[-1]
+    return found.strip("\n") or None
 
 
 def _tidy(text: str, gold: str) -> str:

@@ -22,8 +22,8 @@ class Candidate:
 
     Attributes:
         prompt: the problem.
-        key: what makes it the same problem as another wording of it (``347+589`` and ``589+347``); problems with one key
-            are all training problems or all held out. None: the content itself.
+        key: what it has in common with another wording of the same problem (``347+589`` and ``589+347``); problems with
+            one key are all training problems or all held out. None: the content itself.
     """
 
     prompt: Prompt
@@ -31,16 +31,16 @@ class Candidate:
 
 
 def generate_unique(
-    config: TaskConfig, candidate: Callable[[int], Candidate]
+    config: TaskConfig, candidate: Callable[[int], Candidate | None]
 ) -> tuple[tuple[Prompt, ...], tuple[Prompt, ...]]:
     """Ask for candidate 0, 1, 2 ... until both parts are full; a hash of the problem decides which part it belongs to.
 
-    The parts are stable for ever: a larger ``train_size`` or ``heldout_size`` appends, and no size, seed or option moves
-    a problem from one part to the other.
+    The parts are stable for ever: a larger ``train_size`` or ``heldout_size`` appends, and no size, seed or option
+    moves a problem from one part to the other (``heldout_share`` does).
 
     Args:
         config: name, sizes and the share that is held out.
-        candidate: a pure function of the counter.
+        candidate: a pure function of the counter; None where it makes no problem that can be used.
 
     Returns:
         Training and held-out prompts.
@@ -58,7 +58,7 @@ def generate_unique(
             raise DataError(_too_few(config, seen, len(train), len(heldout)))
         found = candidate(counter)
         counter += 1
-        if found.prompt.prompt_id in seen:
+        if found is None or found.prompt.prompt_id in seen:
             repeats += 1
             continue
         repeats = 0

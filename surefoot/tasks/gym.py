@@ -1,8 +1,9 @@
 """Any data set of reasoning-gym (``gym:chain_sum``), judged by the data set's own scorer.
 
-Problem n of seed s is the one that reasoning-gym itself gives for seed s (in blocks of 500 where a data set draws all its
-problems at once). The scorer sees only the final answer that was found in the completion, never the completion:
-the default scorer of reasoning-gym pays part of the reward for any text that holds the gold answer.
+Candidate n is problem n of reasoning-gym for the seed of the configuration (beyond the first 500: problem n modulo 500
+of a data set whose seed is that much larger, since some data sets draw all their problems at once). The scorer sees
+only the final answer that was found in the completion, never the completion: the default scorer of reasoning-gym pays
+part of the reward for any text that holds the gold answer.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ PREFIX = "gym:"
 BLOCK = 500
 _OURS = {"seed": "task.seed", "size": "task.train_size and task.heldout_size"}
 # Measured with reasoning-gym 0.1.25: these iterate over sets of texts.
-_HASH_ORDERED = frozenset({"isomorphic_strings", "knight_swap", "polynomial_multiplication", "ransom_note", "word_ladder"})
-_NOT_FINITE = re.compile(r"\b(?:nan|inf|infinity)\b", re.IGNORECASE)
-_HUGE = re.compile(r"[0-9]e[+-]?[0-9]{4,}", re.IGNORECASE)
+_HASH_ORDERED = frozenset(
+    {"isomorphic_strings", "knight_swap", "polynomial_multiplication", "ransom_note", "word_ladder"}
+)
+_NOT_FINITE = re.compile(r"(?<![a-z])(?:nan|inf|infinity)[ij]?(?![a-z])", re.IGNORECASE)
+_HUGE = re.compile(r"(?<![0-9a-z_.])[0-9]*\.?[0-9]+e[+-]?[0-9]{4,}", re.IGNORECASE)
 _PROBES = ("zzz", "0", "-")
 
 
@@ -52,10 +55,10 @@ def build(config: TaskConfig) -> Task:
 def verifier(dataset: Any, name: str) -> Callable[[Prompt, str], Score]:
     """The verifier of a data set: finds the final answer (:func:`surefoot.tasks.extraction.free_answer`) and scores it.
 
-    An answer is right where the data set's own score is at least 1; the total is 1 or 0, and partial credit is shown as the
-    component "partial" only. Wrong without being scored are answers that a scorer chokes on or falls for: numbers that are
-    not finite or have exponents above 999, and, where the scorer evaluates text, whatever is not plain arithmetic. A
-    scorer that raises has met an answer it cannot read: that is wrong too.
+    An answer is right where the data set's own score is at least 1; the total is 1 or 0, and partial credit is shown as
+    the component "partial" only. Wrong without being scored are answers that a scorer chokes on or falls for: numbers
+    that are not finite or have exponents above 999, and, where the scorer evaluates text, whatever is not plain
+    arithmetic or a plain value. A scorer that raises has met an answer it cannot read: that is wrong too.
     """
     refuses = _guard(type(dataset))
 
@@ -64,7 +67,7 @@ def verifier(dataset: Any, name: str) -> Callable[[Prompt, str], Score]:
         if answer is None:
             return Score(0.0, {"accuracy": 0.0, "partial": 0.0}, False, Status.NO_ANSWER)
         entry = {"question": prompt.text, "answer": prompt.answer, "metadata": dict(prompt.metadata)}
-        note = refuses(answer)
+        note = refuses(answer, str(prompt.answer))
         partial = 0.0
         if not note:
             try:
@@ -98,8 +101,8 @@ class _Dataset:
                 )
         if self.name in _HASH_ORDERED and os.environ.get("PYTHONHASHSEED", "random") == "random":
             raise DataError(
-                f"the problems of '{config.name}' differ from process to process, so that no run could be resumed: start "
-                f"Python with the environment variable PYTHONHASHSEED=0"
+                f"the problems of '{config.name}' differ from process to process, so that no run could be resumed: "
+                f"start Python with the environment variable PYTHONHASHSEED=0"
             )
         self._create = factory.create_dataset
         self._blocks: dict[int, Any] = {}
@@ -118,7 +121,7 @@ class _Dataset:
             self._blocks = {0: self._blocks.get(0, made), number: made}
         return self._blocks[number]
 
-    def candidate(self, counter: int) -> Candidate:
+    def candidate(self, counter: int) -> Candidate | None:
         try:
             entry: Mapping[str, Any] = self.block(counter // BLOCK)[counter % BLOCK]
         except DataError:
@@ -128,13 +131,15 @@ class _Dataset:
                 f"reasoning-gym cannot make problem {counter} of '{self.config.name}' with task.options = "
                 f"{self.config.options}: {type(error).__name__}: {error}"
             ) from error
+        if entry["answer"] is not None and not str(entry["answer"]).strip():
+            return None  # "nothing" as an answer could not be told from no answer
         question = entry["question"]
         prompt_id = content_id(self.config.name, question)
         return Candidate(Prompt(prompt_id, question, entry["answer"], dict(entry["metadata"])))
 
 
-def _guard(dataset: type) -> Callable[[str], str]:
-    """What keeps an answer from the scorer of a data set: a reason, or "" where it may be scored."""
+def _guard(dataset: type) -> Callable[[str, str], str]:
+    """``(answer, gold) -> `` what keeps an answer from the scorer of a data set, or "" where it may be scored."""
     module = sys.modules[dataset.__module__]
     source = inspect.getsource(module)
     formulas = bool(re.search(r"\b(?:sympy|sp)\.(?:parse_expr|sympify)\(", source)) or (
@@ -142,10 +147,10 @@ def _guard(dataset: type) -> Callable[[str], str]:
     )
     evaluates = bool(re.search(r"(?<![\w.])eval\(", source))
 
-    def refuses(answer: str) -> str:
+    def refuses(answer: str, gold: str) -> str:
         if _HUGE.search(answer):
             return "an exponent above 999"
-        if re.search(r"[0-9]", answer) is None and _NOT_FINITE.fullmatch(answer.strip("+- ")):
+        if re.search(r"[0-9]", gold) and not _NOT_FINITE.search(gold) and _NOT_FINITE.search(answer):
             return "not a finite number"
         if formulas and not is_plain_formula(answer):
             return "not a plain formula"
@@ -163,6 +168,6 @@ def _refuse_blind_scorer(name: str, verify: Callable[[Prompt, str], Score], prom
         different = len({str(prompt.answer) for prompt in tried}) > 1
         if different and all(verify(prompt, f"<answer>{probe}</answer>").correct for prompt in tried):
             raise DataError(
-                f"reasoning-gym's scorer of '{name}' calls the answer '{probe}' right for all of the first {len(tried)} "
-                f"problems, whose answers differ: nothing could be learned from it, choose another data set"
+                f"reasoning-gym's scorer of '{name}' calls the answer '{probe}' right for all of the first "
+                f"{len(tried)} problems, whose answers differ: nothing could be learned, choose another data set"
             )

@@ -42,10 +42,8 @@ class Numeral:
 
 def last_numeral(text: str) -> Numeral | None:
     """The last number of a text, or None."""
-    found = None
-    for found in _numerals(text):
-        pass
-    return found
+    numerals = _numerals(text)
+    return numerals[-1] if numerals else None
 
 
 def first_numeral(text: str) -> Numeral | None:

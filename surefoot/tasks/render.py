@@ -31,12 +31,14 @@ class Renderer:
         self.config = config
         has_template = bool(getattr(tokenizer, "chat_template", None))
         if config.template == "chat" and not has_template:
-            raise DataError("task.template = 'chat', but the tokenizer has no chat template: set task.template = 'plain'")
+            raise DataError(
+                "task.template = 'chat', but the tokenizer has no chat template: set task.template = 'plain'"
+            )
         self.chat = has_template and config.template != "plain"
         if config.system is not None and not self.chat:
             raise DataError(
-                "task.system is given, but prompts are written without a chat template: leave it out, or put it into the "
-                "wording task.prompt"
+                "task.system is given, but prompts are written without a chat template: leave it out, or put it into "
+                "the wording task.prompt"
             )
         if self.chat:
             self._end = self._end_of_turn()
@@ -56,7 +58,7 @@ class Renderer:
                 + (
                     "task.template = 'plain' has no place for them: set it to 'chat'"
                     if self.config.template == "plain"
-                    else "the tokenizer has no chat template: give the prompt as text, or use a model with a chat template"
+                    else "the tokenizer has no chat template: give the prompt as text, or use a model with a template"
                 )
             )
         return self._worded(prompt.content)
@@ -87,6 +89,19 @@ class Renderer:
             )
         )
 
+    def single_token(self, text: str) -> int:
+        """The one token that a text is, for instance a stop text.
+
+        Raises:
+            DataError: the text is several tokens, or none.
+        """
+        ids = self._encode(text)
+        if len(ids) != 1:
+            raise DataError(
+                f"the stop text {text!r} is {len(ids)} tokens of this tokenizer; rollout.stop takes texts of one token"
+            )
+        return ids[0]
+
     def check_length(self, prompts: Sequence[Prompt], context: int, max_new_tokens: int) -> None:
         """Refuse a task of which a prompt and its completion do not fit into the model's context.
 
@@ -98,8 +113,8 @@ class Renderer:
             if length + max_new_tokens > context:
                 raise DataError(
                     f"prompt {prompt.prompt_id} (number {index + 1}) has {length} tokens, and with "
-                    f"rollout.max_new_tokens = {max_new_tokens} that is {length + max_new_tokens}, more than the model's "
-                    f"context of {context}: lower rollout.max_new_tokens, shorten the prompt, or use another model"
+                    f"rollout.max_new_tokens = {max_new_tokens} that is {length + max_new_tokens}, more than the "
+                    f"model's context of {context}: lower rollout.max_new_tokens or shorten the prompt"
                 )
 
     def _worded(self, problem: str) -> str:
@@ -121,13 +136,10 @@ class Renderer:
 
     def _apply(self, messages: Sequence[Mapping[str, str]], begin: bool = True) -> str:
         try:
-            return str(
-                self.tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=begin)
-            )
+            return str(self.tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=begin))
         except Exception as error:  # templates raise whatever they like
-            raise DataError(
-                f"the tokenizer's chat template refuses the messages ({', '.join(m['role'] for m in messages)}): {error}"
-            ) from error
+            roles = ", ".join(message["role"] for message in messages)
+            raise DataError(f"the tokenizer's chat template refuses the messages ({roles}): {error}") from error
 
     def _encode(self, text: str) -> list[int]:
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -147,8 +159,8 @@ class Renderer:
         before, found, after = whole.rpartition(_PROBE)
         if not found or not _begins(begun, unbegun, before):
             raise DataError(
-                f"the tokenizer's chat template does not end where the assistant begins: with add_generation_prompt it ends "
-                f"in {begun[-40:]!r}, but an answer follows {before[-40:]!r}; mend the template or set "
+                f"the tokenizer's chat template does not end where the assistant begins: with add_generation_prompt it "
+                f"ends in {begun[-40:]!r}, but an answer follows {before[-40:]!r}; mend the template or set "
                 f"task.template = 'plain'"
             )
         tail = self._encode(after)

@@ -116,7 +116,7 @@ def _batch(config: RunConfig, longest_prompt: int, train_size: int, heldout_size
         f"{train.steps * n.sequences:,} sequences, at most {train.steps * n.sequences * budget:,} generated tokens",
         f"  data        {drawn:,} prompts drawn from {train_size:,}: {drawn / max(train_size, 1):.2f} epochs",
         f"  held-out    {_many(problems, 'problem')} x {_many(samples, 'sample')}, before the first step, "
-        + (f"after every {_nth(every)} step and after the last" if every else "and after the last"),
+        + (f"after every {_nth(every)}step and after the last" if every else "and after the last"),
     ]
 
 
@@ -173,7 +173,7 @@ def _nth(count: int) -> str:
     if count == 1:
         return ""
     ending = "th" if 10 <= count % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
-    return f"{count}{ending}"
+    return f"{count}{ending} "
 
 
 def _size(count: float) -> str:

@@ -44,7 +44,11 @@ BUILDERS: dict[str, tuple[type, dict[str, Any], str]] = {
     "cohere": (transformers.CohereConfig, COMMON | {"logit_scale": 0.25}, "sdpa"),
 }
 NO_PACKING = {
-    "bloom": (transformers.BloomConfig, {"vocab_size": VOCABULARY, "hidden_size": 32, "n_layer": 2, "n_head": 4}, "eager"),
+    "bloom": (
+        transformers.BloomConfig,
+        {"vocab_size": VOCABULARY, "hidden_size": 32, "n_layer": 2, "n_head": 4},
+        "eager",
+    ),
     "mamba": (transformers.MambaConfig, {"vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2}, "eager"),
 }
 
@@ -68,7 +72,9 @@ def build(name: str, dtype: torch.dtype = torch.float32) -> Any:
         model = transformers.AutoModelForCausalLM.from_config(config(**options), attn_implementation=attention)
         with torch.no_grad():
             for parameter in model.parameters():
-                parameter.normal_(0, 0.2) if parameter.ndim > 1 else parameter.add_(torch.randn_like(parameter), alpha=0.1)
+                parameter.normal_(0, 0.2) if parameter.ndim > 1 else parameter.add_(
+                    torch.randn_like(parameter), alpha=0.1
+                )
     return model.to(dtype).eval()
 
 
@@ -106,7 +112,9 @@ def some_samples(
 def packed_of(samples: list[Sample], **options: Any) -> Packed:
     """All samples in one micro-batch, in the order given."""
     group = list(range(len(samples)))
-    (packed,) = pack(samples, [1.0] * len(samples), group, count(samples, group, 1.0), max_tokens=10**9, order="given", **options)
+    (packed,) = pack(
+        samples, [1.0] * len(samples), group, count(samples, group, 1.0), max_tokens=10**9, order="given", **options
+    )
     return packed
 
 

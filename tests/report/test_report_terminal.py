@@ -125,15 +125,13 @@ def test_a_spectator_that_leaves_does_not_end_the_run() -> None:
 
 def test_result_table_has_the_outcome(tmp_path: Path) -> None:
     text = show(result_table(RESULT, report=tmp_path / "report.html"))
-    rows = {line.strip("│ \n").split("│")[0].strip(): line for line in text.splitlines()}
+    rows = {re.split(r"  +", line.strip())[0]: line for line in text.splitlines()}
     assert "25.0 %" in rows["held-out accuracy before"] and "20.0 to 30.5 %" in rows["held-out accuracy before"]
     assert "75.0 %" in rows["held-out accuracy after"] and "95 % interval" in rows["held-out accuracy after"]
     assert "+50.0 points" in rows["gain"]
     assert "10,000" in rows["tokens per second generated"] and "15,000" in rows["tokens per second trained"]
     assert "1 min 00 s" in rows["time: generate"] and "60.0 %" in rows["time: generate"]
     assert "9.5 %" in rows["time: log-probability"] and "30.0 %" in rows["time: train"]
-    path = "".join(line.split("│")[2].strip() for line in text.splitlines()[-3:] if line.count("│") == 3)
-    assert path.endswith("report.html")
     wide = show(result_table(RESULT, report=tmp_path / "report.html"), width=300)
     assert str(tmp_path / "report.html") in wide
 

@@ -17,7 +17,7 @@ from surefoot.rollout.engine import Request, Sampling
 from surefoot.rollout.local import LocalEngine
 from surefoot.types import Finish, Origin, Sample
 
-Build = Callable[[str], PreTrainedModel]
+Build = Callable[[str], Any]  # a model
 Requests = Callable[..., list[Request]]
 
 EVERY = ["llama", "llama-eager", "qwen2", "gpt2", "gemma2", "mistral", "bloom", "lfm2"]
@@ -218,6 +218,18 @@ def test_a_mask_is_passed_only_where_a_row_is_padded(
     assert all(call["attention_mask"] is not None for call in watch.calls)
     assert watch.calls[0]["position_ids"].tolist() == [list(range(9)), [0, 0, *range(7)]]
     assert watch.calls[1]["position_ids"].flatten().tolist() == [9] * 3 + [7] * 3
+
+
+@pytest.mark.parametrize("name", ["bloom", "lfm2"])
+def test_models_that_padding_could_reach_get_prompts_of_one_length(
+    tiny: Build, requests: Requests, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """No position_ids, or a state that runs over every token: such a model never sees a padded row."""
+    model = tiny(name)
+    watch = Watch(model, monkeypatch)
+    LocalEngine(model, max_batch_tokens=10_000).generate(requests(MIXED))
+    assert all(call["attention_mask"] is None for call in watch.calls)
+    assert [shape for shape in watch.shapes() if shape[1] > 1] == [(1, 23), (1, 16), (2, 9), (1, 2)]
 
 
 def test_the_bound_holds_for_every_forward(tiny: Build, requests: Requests, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ from surefoot.rollout import sampling
 from surefoot.rollout.sampling import draw
 from surefoot.seeds import uniforms
 
-SETTINGS = [
+SETTINGS: list[dict[str, Any]] = [
     {},
     {"temperature": 0.5},
     {"temperature": 2.0},
@@ -44,7 +46,7 @@ def chi_square_limit(freedom: int) -> float:
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
-def test_frequencies_over_seeds_match_the_distribution(setting: dict[str, float]) -> None:
+def test_frequencies_over_seeds_match_the_distribution(setting: dict[str, Any]) -> None:
     logits = np.random.default_rng(1).normal(scale=1.5, size=12)
     expected, _ = kept_distribution(logits, **setting)
     number = 100_000
@@ -59,7 +61,7 @@ def test_frequencies_over_seeds_match_the_distribution(setting: dict[str, float]
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 @pytest.mark.parametrize("vocabulary", [7, 1000])
-def test_log_probability_is_that_of_the_distribution_sampled_from(setting: dict[str, float], vocabulary: int) -> None:
+def test_log_probability_is_that_of_the_distribution_sampled_from(setting: dict[str, Any], vocabulary: int) -> None:
     rng = np.random.default_rng(2)
     logits = rng.normal(scale=2.0, size=(20, vocabulary))
     drawn = draw(torch.tensor(logits), torch.from_numpy(rng.random(20)), **setting)
@@ -76,7 +78,7 @@ def test_nothing_cut_keeps_all_the_mass_exactly() -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 @pytest.mark.parametrize("u", [0.0, 0.5, LAST])
-def test_never_a_token_outside_the_kept_set(setting: dict[str, float], u: float) -> None:
+def test_never_a_token_outside_the_kept_set(setting: dict[str, Any], u: float) -> None:
     rng = np.random.default_rng(3)
     logits = rng.normal(scale=3.0, size=(400, 9))
     logits[rng.random(logits.shape) < 0.4] = -np.inf
@@ -85,6 +87,12 @@ def test_never_a_token_outside_the_kept_set(setting: dict[str, float], u: float)
     for row in range(400):
         assert kept_distribution(logits[row], **setting)[0][drawn.ids[row]] > 0
     assert torch.isfinite(drawn.logp).all()
+
+
+def test_the_token_is_the_first_whose_cumulative_mass_exceeds_u() -> None:
+    logits = torch.tensor([-torch.inf, 0.0, 0.0, -torch.inf, 0.0, 0.0]).expand(8, -1)
+    u = torch.tensor([0.0, 0.2, 0.25, 0.49, 0.5, 0.74, 0.75, LAST], dtype=torch.float64)
+    assert draw(logits, u).ids.tolist() == [1, 1, 2, 2, 4, 4, 5, 5]
 
 
 @pytest.mark.parametrize("u", [0.0, LAST])
@@ -113,9 +121,7 @@ def test_temperature_zero_takes_the_likeliest_token() -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
-def test_a_row_does_not_depend_on_the_rows_beside_it(
-    setting: dict[str, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_does_not_depend_on_the_rows_beside_it(setting: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(4)
     # Flat and peaked rows together, so that a nucleus needs from 1 to hundreds of candidates.
     logits = torch.randn(24, 500) * torch.linspace(0.01, 8, 24)[:, None]
@@ -142,7 +148,8 @@ def test_logits_that_are_not_finite_are_visible_in_the_log_probability() -> None
     logits[0, 2] = torch.nan
     logits[1] = -torch.inf
     logits[2, 5] = torch.inf
-    for setting in ({}, {"temperature": 0.0}, {"top_p": 0.9}, {"top_k": 2}):
+    settings: tuple[dict[str, Any], ...] = ({}, {"temperature": 0.0}, {"top_p": 0.9}, {"top_k": 2})
+    for setting in settings:
         drawn = draw(logits, torch.full((4,), 0.3, dtype=torch.float64), **setting)
         assert torch.isnan(drawn.logp).tolist() == [True, True, True, False]
         assert ((drawn.ids >= 0) & (drawn.ids < 6)).all()

@@ -1,0 +1,147 @@
+"""The doctor finds each fault that it claims to look for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from surefoot.config import load
+from surefoot.methods import doctor
+from surefoot.methods.doctor import Check, agreement, examine, gold_answers, idle_run, wrong_answers
+from surefoot.rewards.functions import as_reward
+from surefoot.training.assemble import Parts, assemble
+from surefoot.training.config import RunConfig
+from surefoot.types import Prompt
+
+SMALL = {"task.train_size": 32, "task.heldout_size": 8, "rollout.max_new_tokens": 12}
+
+
+@pytest.fixture
+def config() -> RunConfig:
+    return load(RunConfig, [], SMALL)
+
+
+@pytest.fixture
+def parts(config: RunConfig) -> Parts:
+    return assemble(config)
+
+
+def found(checks: list[Check]) -> dict[str, Check]:
+    return {check.name: check for check in checks}
+
+
+def test_a_healthy_configuration(config: RunConfig) -> None:
+    checks = examine(config)
+    assert [check for check in checks if check.outcome == "fail"] == []
+    assert all(check.evidence and "\n" not in check.evidence for check in checks)
+    assert len(checks) == 9
+
+
+@pytest.mark.parametrize("options", [{"reward.right": 2.0, "reward.wrong": -1.0}, {"reward.format_weight": 0.1}])
+def test_gold_is_worth_what_the_configuration_says(options: dict[str, float]) -> None:
+    config = load(RunConfig, [], {**SMALL, **options})
+    parts = assemble(config)
+    assert gold_answers(config, parts)[0] == "ok"
+    assert wrong_answers(config, parts)[0] == "ok"
+
+
+def test_a_verifier_that_refuses_gold_answers(config: RunConfig, parts: Parts) -> None:
+    def strict(prompt: str, completion: str, answer: str) -> bool:
+        return completion == "nothing is good enough"
+
+    outcome, evidence = gold_answers(config, replace(parts, reward=as_reward(strict)))
+    assert outcome == "fail" and evidence.startswith("40 of 40 gold answers") and "reward.verifier" in evidence
+
+
+@pytest.mark.parametrize("grader", [lambda p, c, a: True, lambda p, c, a: c == "", lambda p, c, a: c == p])
+def test_a_reward_that_can_be_had_for_nothing(config: RunConfig, parts: Parts, grader: Callable[..., bool]) -> None:
+    outcome, evidence = wrong_answers(config, replace(parts, reward=as_reward(grader)))
+    assert outcome == "fail" and "called right for 40 of 40" in evidence
+
+
+def test_an_engine_with_other_weights(config: RunConfig, parts: Parts) -> None:
+    assert agreement(config, parts)[0] == "ok"
+    generate = parts.engine.generate
+
+    def stale(requests: Any) -> Any:
+        samples = generate(requests)
+        with torch.no_grad():
+            for parameter in parts.policy.model.parameters():
+                parameter.mul_(1.01)
+        return samples
+
+    parts.engine.generate = stale  # type: ignore[method-assign]
+    outcome, evidence = agreement(config, parts)
+    assert outcome == "fail" and "largest difference" in evidence
+
+
+def test_an_engine_that_samples_at_another_temperature(config: RunConfig, parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The records say temperature 1 and were made at 1.1: the KL of an idle run shows it."""
+    from surefoot.rollout.local import LocalEngine
+
+    assert idle_run(config, parts)[0] == "ok"
+    real = LocalEngine.generate
+
+    def hotter(self: LocalEngine, requests: Any) -> Any:
+        asked = [replace(r, sampling=replace(r.sampling, temperature=1.1 * r.sampling.temperature)) for r in requests]
+        return [
+            tuple(replace(s, temperature=s.temperature / 1.1) for s in group) for group in real(self, asked)
+        ]
+
+    monkeypatch.setattr(LocalEngine, "generate", hotter)
+    outcome, evidence = idle_run(config, parts)
+    assert outcome == "fail" and "disagree" in evidence
+
+
+def test_an_optimiser_that_moves_at_rate_0(config: RunConfig, parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    from surefoot.training import learner
+
+    real = learner.take_step
+
+    def moved(optimiser: Any, model: torch.nn.Module, **options: Any) -> Any:
+        norm = real(optimiser, model, **options)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.05 * torch.randn_like(parameter))
+        return norm
+
+    monkeypatch.setattr(learner, "take_step", moved)
+    outcome, evidence = idle_run(config, parts)
+    assert outcome == "fail", evidence
+
+
+def test_a_model_that_is_not_there_leaves_the_rest(tmp_path: Path) -> None:
+    checks = examine(load(RunConfig, [], {**SMALL, "model.path": str(tmp_path / "nowhere")}))
+    assert [check.name for check in checks] == ["versions", "threads", "extras", "model and task"]
+    assert checks[-1].outcome == "fail" and "does not exist" in checks[-1].evidence
+
+
+def test_a_tracker_without_its_package(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.util, "find_spec", lambda name: None if name == "wandb" else object())
+    asked = load(RunConfig, [], {**SMALL, "track.wandb": "true"})
+    assert doctor.extras(config)[0] == "ok"
+    outcome, evidence = doctor.extras(asked)
+    assert outcome == "fail" and "pip install 'surefoot[wandb]'" in evidence
+
+
+def test_other_versions_and_too_many_threads_are_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.metadata, "version", lambda name: "2.14.0" if name == "torch" else "5.24.0")
+    assert doctor.versions()[0] == "warn"
+    monkeypatch.setattr(doctor.torch, "get_num_threads", lambda: 4096)
+    outcome, evidence = doctor.threads()
+    assert outcome == "warn" and "train.threads" in evidence
+
+
+def test_gold_of_a_task_without_demonstrations(config: RunConfig, parts: Parts) -> None:
+    task = replace(parts.task, demonstrate=None)
+    prompt = Prompt("p", "1+1=", "2")
+    written = {
+        verifier: doctor.gold(load(RunConfig, [], {"reward.verifier": verifier}), replace(parts, task=task), prompt)
+        for verifier in ("auto", "boxed", "tag", "exact", "number")
+    }
+    assert written == {"auto": "2", "boxed": r"\boxed{2}", "tag": "<answer>2</answer>", "exact": "2", "number": "2"}

@@ -1,0 +1,136 @@
+"""Micro-batches hold every loss token once, in an order that depends on nothing but the samples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from policy_models import build, policy_of, some_samples
+
+from surefoot.policy.logprob import token_logprobs
+from surefoot.policy.packing import count, pack
+from surefoot.types import Origin, Packed, Sample
+
+LENGTHS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)).filter(sum), min_size=1, max_size=12)
+
+
+def expected_tokens(sample: Sample) -> list[int]:
+    return [place for place in range(len(sample)) if sample.origin[place] == Origin.POLICY and place > 0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(lengths=LENGTHS, limit=st.integers(1, 60), order=st.sampled_from(["length", "given"]))
+def test_every_loss_token_is_packed_once_with_its_own_numbers(lengths: list, limit: int, order: str) -> None:
+    samples = some_samples(tuple(lengths))
+    group = [index // 2 for index in range(len(samples))]
+    totals = count(samples, group, 9.0)
+    advantage = [np.arange(len(sample)) + 100.0 * index for index, sample in enumerate(samples)]
+    batches = pack(samples, advantage, group, totals, max_tokens=limit, order=order)
+
+    seen = set()
+    for packed in batches:
+        assert packed.sequences == 1 or packed.sequences * int(packed.lengths.max()) <= limit
+        for row in range(packed.sequences):
+            part = slice(int(packed.seq_start[row]), int(packed.seq_start[row + 1]))
+            index = int(packed.sample_index[row])
+            sample = samples[index]
+            assert packed.ids[part].tolist() == sample.ids.tolist()
+            assert packed.positions[part].tolist() == list(range(len(sample)))
+            assert (packed.seq_index[part] == row).all()
+            places = packed.mask[part].nonzero().squeeze(1).tolist()
+            assert places == expected_tokens(sample)
+            assert packed.advantage[part].tolist() == [
+                advantage[index][p] if p in places else 0 for p in range(len(sample))
+            ]
+            assert packed.loss_tokens[row] == len(places)
+            members = [other for other in range(len(samples)) if group[other] == group[index]]
+            assert packed.group_tokens[row] == sum(len(expected_tokens(samples[other])) for other in members)
+            seen |= {(index, place) for place in places}
+    assert seen == {(index, place) for index, sample in enumerate(samples) for place in expected_tokens(sample)}
+
+    rows = [len(expected_tokens(sample)) for sample in samples]
+    assert totals.tokens == sum(rows) == sum(float(packed.loss_tokens.sum()) for packed in batches)
+    assert totals.sequences == sum(n > 0 for n in rows) == sum(packed.sequences for packed in batches)
+    assert totals.groups == len({group[index] for index, n in enumerate(rows) if n})
+    assert totals.constant == 9.0
+
+
+def test_rows_of_similar_length_lie_together_and_the_order_is_fixed() -> None:
+    samples = some_samples(tuple((1, n) for n in (3, 9, 3, 8, 3, 9, 1)))
+    group = list(range(len(samples)))
+
+    def packs() -> list[Packed]:
+        return pack(samples, [1.0] * 7, group, count(samples, group, 1.0), max_tokens=20)
+
+    assert [packed.sample_index.tolist() for packed in packs()] == [[1, 5], [3, 0], [2, 4, 6]]
+    for one, two in zip(packs(), packs(), strict=True):
+        assert all(torch.equal(getattr(one, name), getattr(two, name)) for name in one.__dataclass_fields__)
+
+
+def test_an_empty_completion_is_in_no_denominator() -> None:
+    samples = some_samples(((3, 0), (2, 4), (2, 0)))
+    totals = count(samples, [0, 1, 1], 1.0)
+    assert (totals.tokens, totals.sequences, totals.groups) == (4, 1, 1)
+    (packed,) = pack(samples, [1.0, 1.0, 1.0], [0, 1, 1], totals, max_tokens=100)
+    assert packed.sample_index.tolist() == [1]
+    nothing = some_samples(((3, 0), (2, 0)))
+    totals = count(nothing, [0, 1], 1.0)
+    assert (totals.tokens, totals.sequences, totals.groups) == (0, 0, 0)
+    assert pack(nothing, [1.0, 1.0], [0, 1], totals, max_tokens=100) == []
+
+
+def test_skipped_rows_still_count_in_their_group() -> None:
+    samples = some_samples(((1, 4), (1, 5), (1, 6)))
+    totals = count(samples, [0, 0, 1], 1.0)
+    (packed,) = pack(samples, [1.0, 0.0, 0.0], [0, 0, 1], totals, max_tokens=100, skip=[False, True, True])
+    assert packed.sample_index.tolist() == [0]
+    assert packed.group_tokens.tolist() == [9.0]
+
+
+def test_only_policy_tokens_are_in_the_loss_whoever_else_wrote() -> None:
+    (sample,) = some_samples(((3, 6),))
+    origin = sample.origin.copy()
+    origin[[4, 5, 7]] = Origin.TOOL, Origin.INJECTED, Origin.IMAGE
+    (packed,) = pack([replace(sample, origin=origin)], [2.0], [0], count([sample], [0], 1.0), max_tokens=100)
+    assert packed.mask.nonzero().squeeze(1).tolist() == [3, 6, 8]
+    assert packed.advantage.nonzero().squeeze(1).tolist() == [3, 6, 8]
+
+
+def test_what_cannot_be_trained_on_is_refused() -> None:
+    samples = some_samples(((2, 3), (2, 3)))
+    totals = count(samples, [0, 1], 1.0)
+    with pytest.raises(ValueError, match="p1/1: sampled greedily"):
+        pack([samples[0], replace(samples[1], temperature=np.zeros(5))], [1.0, 1.0], [0, 1], totals, max_tokens=99)
+    with pytest.raises(ValueError, match="p0/0: its advantage is not finite"):
+        pack(samples, [float("nan"), 1.0], [0, 1], totals, max_tokens=99)
+    with pytest.raises(ValueError, match=r"p0/0: advantage of shape \(3,\) for 5 tokens"):
+        pack(samples, [np.ones(3), np.ones(5)], [0, 1], totals, max_tokens=99)
+    with pytest.raises(ValueError, match="advantage has 1 entries"):
+        pack(samples, [1.0], [0, 1], totals, max_tokens=99)
+    with pytest.raises(ValueError, match="group has 3 entries"):
+        count(samples, [0, 1, 2], 1.0)
+    with pytest.raises(ValueError, match=r"6 loss tokens to pack, but totals\.tokens = 3"):
+        pack(samples, [1.0, 1.0], [0, 1], count(samples[:1], [0], 1.0), max_tokens=99)
+
+
+def test_the_gradient_is_the_same_for_every_split_into_micro_batches() -> None:
+    model = build("llama", torch.float64)
+    samples = some_samples(tuple((2 + n % 3, 1 + (5 * n) % 11) for n in range(12)))
+    group = [index // 3 for index in range(12)]
+    totals = count(samples, group, 1.0)
+    advantage = [(-1.0) ** index * (1 + index) for index in range(12)]
+    gradients = []
+    for limit in (10**6, 60, 30, 1):
+        model.zero_grad()
+        batches = pack(samples, advantage, group, totals, max_tokens=limit)
+        for packed in batches:
+            logp = token_logprobs(policy_of(model), packed).logp
+            (-(logp * packed.advantage[packed.mask]).sum() / totals.tokens).backward()
+        gradients.append(torch.cat([parameter.grad.flatten() for parameter in model.parameters()]))
+    assert len(batches) == 12
+    for other in gradients[1:]:
+        torch.testing.assert_close(other, gradients[0], atol=1e-10, rtol=1e-10)
