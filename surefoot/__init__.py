@@ -1,7 +1,10 @@
 """Surefoot: reinforcement-learning post-training of language models that reason.
 
->>> import surefoot
->>> result = surefoot.train("run.toml", train__steps=10)  # doctest: +SKIP
+Train from a file, with a key of it changed::
+
+    import surefoot
+
+    result = surefoot.train("run.toml", train__steps=10)
 
 Names are imported when they are first used, so ``import surefoot`` alone is quick.
 """

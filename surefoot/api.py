@@ -1,9 +1,11 @@
 """The Python interface: ``train``, ``sft`` and ``evaluate``, from a configuration, files, keywords, or all of them.
 
->>> import surefoot
->>> def reward(prompt, completion, answer):
-...     return float(completion.strip().endswith(str(answer)))
->>> surefoot.train("run.toml", reward=reward, train__steps=20)  # doctest: +SKIP
+With a reward of one's own::
+
+    def reward(prompt, completion, answer):
+        return float(completion.strip().endswith(str(answer)))
+
+    surefoot.train("run.toml", reward=reward, train__steps=20)
 """
 
 from __future__ import annotations
@@ -19,7 +21,6 @@ from surefoot.config import Section, merge, nested, read_toml, validate
 from surefoot.errors import ConfigError, MissingExtraError
 from surefoot.evaluation.evaluate import Evaluation
 from surefoot.report.page import write_report
-from surefoot.rewards.base import Reward
 from surefoot.rewards.functions import as_reward
 from surefoot.tasks.base import Task
 from surefoot.training import loop

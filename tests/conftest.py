@@ -11,8 +11,8 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 for name in ("FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE"):
     os.environ.pop(name, None)
 
-import hypothesis
-import pytest
+import hypothesis  # noqa: E402 - the settings above must come first
+import pytest  # noqa: E402
 
 hypothesis.settings.register_profile(
     "suite",

@@ -42,21 +42,21 @@ def demo(
 ) -> None:
     """Teach a tiny model to add: warm-up, RL, report (3 minutes)."""
     from surefoot import api
-    from surefoot.cli.progress import watching
     from surefoot.methods.demo import run_demo
+    from surefoot.report.terminal import ProgressView
 
-    console = Console()
-    with watching(console, quiet or as_json) as watch:
+    with ProgressView(quiet=quiet or as_json) as watch:
         result = run_demo(out or _free(Path("runs/demo")), seed, watch)
     api.report(result.run.folder)
-    _show_run(console, result.run, 0.95, as_json)
+    _show_run(result.run, 0.95, as_json)
 
 
 def train(
     context: typer.Context,
     configs: Configs,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the configuration, the batch arithmetic and the memory; write nothing.")
+        bool,
+        typer.Option("--dry-run", help="Print the configuration, the batch arithmetic and the memory; write nothing."),
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the run folder.")] = False,
     quiet: Quiet = False,
@@ -71,12 +71,11 @@ def train(
         _dry_run(config)
         return
     from surefoot import api
-    from surefoot.cli.progress import watching
+    from surefoot.report.terminal import ProgressView
 
-    console = Console()
-    with watching(console, quiet or as_json) as watch:
+    with ProgressView(quiet=quiet or as_json) as watch:
         result = api.train(config, resume=resume, watch=watch)
-    _show_run(console, result, config.evaluation.confidence, as_json)
+    _show_run(result, config.evaluation.confidence, as_json)
 
 
 def sft(
@@ -88,14 +87,13 @@ def sft(
 ) -> None:
     """Train a model on demonstrations of a task."""
     from surefoot import api
-    from surefoot.cli.progress import watching
+    from surefoot.report.terminal import ProgressView
     from surefoot.training.config import SftConfig
 
     config = _read(SftConfig, configs, pairs, context)
-    console = Console()
-    with watching(console, quiet or as_json) as watch:
+    with ProgressView(quiet=quiet or as_json) as watch:
         result = api.sft(config, watch=watch)
-    _show_run(console, result, config.evaluation.confidence, as_json)
+    _show_run(result, config.evaluation.confidence, as_json)
 
 
 def evaluate(
@@ -125,9 +123,7 @@ def evaluate(
         show_evaluation(Console(), record, config.evaluation.confidence)
 
 
-def doctor(
-    context: typer.Context, configs: SomeConfigs = None, as_json: Json = False, pairs: Set = None
-) -> None:
+def doctor(context: typer.Context, configs: SomeConfigs = None, as_json: Json = False, pairs: Set = None) -> None:
     """Check versions, task, template, engine and trainer."""
     from dataclasses import asdict
 
@@ -199,11 +195,10 @@ def _dry_run(config: RunConfig) -> None:
     )
 
 
-def _show_run(console: Console, result: Any, confidence: float, as_json: bool) -> None:
+def _show_run(result: Any, confidence: float, as_json: bool) -> None:
     from surefoot.cli.show import show_json, show_run
 
     if as_json:
         show_json({"folder": str(result.folder), **result.summary})
     else:
-        show_run(console, result.folder, result.summary, confidence)
-
+        show_run(Console(), result.folder, result.summary, confidence)

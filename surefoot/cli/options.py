@@ -60,7 +60,9 @@ def read(pairs: Iterable[str], schema: type[BaseModel], declared: Iterable[str] 
         name, equals, value = pair.partition("=")
         inside = any(name.startswith(f"{key}.") for key in known)  # of a free table, for instance task.options
         if name not in known and name not in tables and not inside:
-            near = nearest(name, [*(flag.lstrip("-") for flag in declared if flag != "--set"), *known]).replace(" '", " '--")
+            near = nearest(name, [*(flag.lstrip("-") for flag in declared if flag != "--set"), *known]).replace(
+                " '", " '--"
+            )
             raise ConfigError(f"unknown option --{name}.{near}")
         if not equals:
             raise ConfigError(f"the option --{name} has no value: write --{name} VALUE (true or false for a switch)")

@@ -12,8 +12,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from surefoot.algorithms.algorithm import Algorithm
-from surefoot.report.summary import Accuracy, from_result
-from surefoot.report.wording import count, duration, interval, percent, points
+from surefoot.report.summary import from_result
+from surefoot.report.terminal import result_table
+from surefoot.report.wording import interval, percent
 
 
 def show_run(console: Console, folder: Path, result: Mapping[str, Any], confidence: float) -> None:
@@ -25,25 +26,10 @@ def show_run(console: Console, folder: Path, result: Mapping[str, Any], confiden
         result: the content of its ``result.json``.
         confidence: level of the intervals.
     """
-    summary = from_result(result)
-    console.print()
-    if summary.before is not None:
-        console.print(_accuracies(summary.before, summary.after, confidence))
-        if summary.gain is not None:
-            console.print(f"{points(summary.gain)}. {summary.verdict}")
-    console.print()
-    facts = _grid()
-    facts.add_row("steps", f"{summary.steps} in {duration(summary.seconds)}")
-    for name, rate in (("generated", summary.generated_per_second), ("trained", summary.trained_per_second)):
-        if rate is not None:
-            facts.add_row(name, f"{count(round(rate))} tokens per second")
-    phases = ", ".join(f"{phase.name} {percent(phase.share, 0)}" for phase in summary.phases)
-    if len(summary.phases) > 1:
-        facts.add_row("time", phases)
-    for name, path in (("model", folder / "model"), ("report", folder / "report.html")):
-        if path.exists():
-            facts.add_row(name, str(path))
-    console.print(facts)
+    page = folder / "report.html"
+    console.print(result_table(result, page if page.exists() else None, confidence))
+    verdict = from_result(result).verdict
+    console.print(f"{verdict} The trained model: {folder / 'model'}", highlight=False, soft_wrap=True)
 
 
 def show_evaluation(console: Console, record: Mapping[str, Any], confidence: float) -> None:
@@ -63,7 +49,9 @@ def show_evaluation(console: Console, record: Mapping[str, Any], confidence: flo
     console.print(table)
     facts = _grid()
     facts.add_row("problems", f"{record['problems']} x {record['samples']} samples")
-    facts.add_row("length", f"{record['length']:.1f} tokens on average, {percent(record['truncated'])} cut by the budget")
+    facts.add_row(
+        "length", f"{record['length']:.1f} tokens on average, {percent(record['truncated'])} cut by the budget"
+    )
     facts.add_row("no answer", percent(record["no_answer"]))
     console.print()
     console.print(facts)
@@ -96,16 +84,6 @@ def show_presets(console: Console, presets: Iterable[Algorithm]) -> None:
 def show_json(value: Any) -> None:
     """A value as JSON on standard output, for programs."""
     print(json.dumps(value, indent=1, default=str))
-
-
-def _accuracies(before: Accuracy, after: Accuracy | None, confidence: float) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for column in ("held-out", "accuracy", f"{100 * confidence:g} % interval"):
-        table.add_column(column)
-    for name, found in (("before", before), ("after", after)):
-        if found is not None:
-            table.add_row(name, percent(found.value), interval(found.low, found.high))
-    return table
 
 
 def _grid() -> Table:

@@ -31,7 +31,7 @@ from surefoot.seeds import derive, uniforms
 from surefoot.training.assemble import Parts, assemble, set_threads
 from surefoot.training.config import RunConfig
 from surefoot.training.loop import train
-from surefoot.types import Prompt, Score
+from surefoot.types import Prompt, Sample, Score
 
 Outcome = Literal["ok", "warn", "fail"]
 TESTED = {"torch": "2.13", "transformers": "5.24"}
@@ -122,8 +122,9 @@ def gold_answers(config: RunConfig, parts: Parts) -> tuple[Outcome, str]:
         return "ok", f"{len(prompts)} of {len(prompts)} problems: the gold answer is worth {expected:g}"
     prompt, score = prompts[wrong[0]], scores[wrong[0]]
     return "fail", (
-        f"{len(wrong)} of {len(prompts)} gold answers are not worth {expected:g}; the first: problem {prompt.prompt_id}, "
-        f"answer {_short(gold(config, parts, prompt))} got {score.total:g} ({score.status}): set another reward.verifier"
+        f"{len(wrong)} of {len(prompts)} gold answers are not worth {expected:g}; the first: "
+        f"{_short(gold(config, parts, prompt))} of problem {prompt.prompt_id} got {score.total:g} ({score.status}): "
+        "set another reward.verifier"
     )
 
 
@@ -132,11 +133,15 @@ def wrong_answers(config: RunConfig, parts: Parts) -> tuple[Outcome, str]:
     prompts = _problems(parts)
     for name, text in (("an empty completion", lambda p: ""), ("the problem itself", lambda p: p.text)):
         scores = grade(parts.reward, [Completion(prompt, text(prompt)) for prompt in prompts])
-        right = [i for i, s in enumerate(scores) if s.correct or (s.valid and s.total >= config.reward.right > config.reward.wrong)]
+        right = [
+            i
+            for i, s in enumerate(scores)
+            if s.correct or (s.valid and s.total >= config.reward.right > config.reward.wrong)
+        ]
         if right:
             return "fail", (
-                f"{name} is called right for {len(right)} of {len(prompts)} problems, first {prompts[right[0]].prompt_id}: "
-                "the reward can be had without solving anything; set another reward.verifier"
+                f"{name} is called right for {len(right)} of {len(prompts)} problems, the first is "
+                f"{prompts[right[0]].prompt_id}: the reward can be had for nothing; set another reward.verifier"
             )
     return "ok", f"empty completions and repeated problems are worth nothing ({len(prompts)} problems each)"
 
@@ -155,13 +160,14 @@ def template(parts: Parts) -> tuple[Outcome, str]:
     prompt = _problems(parts)[0]
     ids = parts.renderer.ids(prompt)
     kind = "chat template" if parts.renderer.chat else "plain text"
-    stop = parts.policy.tokenizer.convert_ids_to_tokens(list(parts.sampling.stop_ids))
-    return "ok", f"{kind}, {len(ids)} tokens, ends in {_short(parts.renderer.text(prompt), tail=True)}; stops at {' '.join(stop)}"
+    stop = " ".join(parts.policy.tokenizer.convert_ids_to_tokens(list(parts.sampling.stop_ids)))
+    end = _short(parts.renderer.text(prompt), tail=True)
+    return "ok", f"{kind}, {len(ids)} tokens, ends in {end}; stops at {stop}"
 
 
 def agreement(config: RunConfig, parts: Parts) -> tuple[Outcome, str]:
     """The log-probabilities that the engine recorded against those that the trainer computes, on the same weights."""
-    samples = []
+    samples: list[Sample] = []
     prompts = _problems(parts)[:4]
     requests = [
         Request(
@@ -183,7 +189,7 @@ def agreement(config: RunConfig, parts: Parts) -> tuple[Outcome, str]:
             logp = token_logprobs(parts.policy, packed, layout=config.train.layout, entropy=False).logp
             worst = max(worst, float((logp - packed.logp_behaviour[packed.mask]).abs().max()))
     bound = AGREEMENT.get(next(parts.policy.model.parameters()).dtype, COARSE)
-    text = f"largest difference {worst:.1e} nats over {int(totals.tokens)} tokens of {len(samples)} samples (bound {bound:g})"
+    text = f"largest difference {worst:.1e} nats over {totals.tokens:.0f} tokens of {len(samples)} samples, {bound:g} allowed"
     return ("ok" if worst < bound else "fail"), text
 
 

@@ -80,7 +80,7 @@ class EachReward:
                 scores.append(as_score(self.name, result))
         if completions and len(failures) == len(completions):
             raise RewardError(
-                f"the reward '{self.name}' failed on all {len(failures)} completions, first with {_one_line(failures[0])}"
+                f"the reward '{self.name}' failed on all {len(failures)} completions: {_one_line(failures[0])}"
             ) from failures[0]
         return scores
 
@@ -108,7 +108,7 @@ class BatchReward:
             results = results.tolist()
         if not isinstance(results, (list, tuple)):
             raise RewardError(
-                f"the reward '{self.name}' gave {results!r}; expected a list with one number per completion"
+                f"the reward '{self.name}' gave {_short(results)}; expected a list with one number per completion"
             )
         if len(results) != len(completions):
             raise RewardError(
@@ -131,7 +131,7 @@ def as_score(name: str, result: Any) -> Score:
     number = _scalar(result)
     if number is None:
         raise RewardError(
-            f"the reward '{name}' gave {result!r} ({type(result).__name__}); expected a number, bool or Score"
+            f"the reward '{name}' gave {_short(result)} ({type(result).__name__}); expected a number, bool or Score"
         )
     if not isinstance(number, bool) and not math.isfinite(number):
         return Score.failed(Status.INVALID, f"the reward is {number}")
@@ -141,7 +141,7 @@ def as_score(name: str, result: Any) -> Score:
 
 
 def _scalar(value: Any) -> float | bool | None:
-    """A Python number from Python's, NumPy's or PyTorch's (infinite where a float cannot hold it); None for no number."""
+    """A number of Python, NumPy or PyTorch as Python's (infinite where it is too large); None for anything else."""
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -150,6 +150,11 @@ def _scalar(value: Any) -> float | bool | None:
         return float(value)
     except OverflowError:
         return math.inf
+
+
+def _short(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _one_line(error: Exception) -> str:

@@ -7,6 +7,7 @@ policy wrote, and reinforcement learning searches for whatever scores. Such an a
 from __future__ import annotations
 
 import ast
+import re
 
 MAX_CHARACTERS = 20_000
 MAX_EXPRESSION = 1000
@@ -16,6 +17,7 @@ MAX_DEPTH = 40
 _CIRCULAR = {"sin", "cos", "tan", "cot", "sec", "csc", "asin", "acos", "atan", "acot"}
 _HYPERBOLIC = {"sinh", "cosh", "tanh", "asinh", "acosh", "atanh"}
 FUNCTIONS = frozenset({"Abs", "exp", "ln", "log", "sqrt"} | _CIRCULAR | _HYPERBOLIC)
+_LARGE_EXPONENT = re.compile(r"[0-9._]e[+-]?[0-9_]{3,}", re.IGNORECASE)
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 
 
@@ -44,7 +46,7 @@ def is_plain_formula(text: str) -> bool:
     Powers have small exponents, also where they are stacked, functions are not nested, and there is nothing that Python
     could run (no attribute, subscript, text, lambda or other call).
     """
-    if len(text) > MAX_EXPRESSION:
+    if len(text) > MAX_EXPRESSION or _LARGE_EXPONENT.search(text):
         return False
     try:
         tree = ast.parse(text.strip(), mode="eval").body
@@ -58,7 +60,7 @@ def _is_plain(node: ast.expr, power: float, depth: int) -> bool:
     if depth > MAX_DEPTH:
         return False
     if isinstance(node, ast.Constant):
-        return isinstance(node.value, int) or (isinstance(node.value, float) and _is_moderate(node.value))
+        return type(node.value) in (int, float)
     if isinstance(node, ast.Name):
         return not node.id.startswith("_")
     if isinstance(node, ast.UnaryOp):
@@ -82,10 +84,6 @@ def _is_function(node: ast.Call) -> bool:
     if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS or len(node.args) != 1 or node.keywords:
         return False
     return not any(isinstance(inner, ast.Call) for inner in ast.walk(node.args[0]))
-
-
-def _is_moderate(value: float) -> bool:
-    return value == 0 or 1e-99 < abs(value) < 1e99
 
 
 def _size(node: ast.expr) -> float | None:

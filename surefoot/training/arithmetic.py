@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import dataclass
 from typing import Any
 
 from surefoot.training.config import RunConfig
 
 FLOAT32 = 4
+WIDTH = 79
 MOMENTS = 2  # AdamW keeps two numbers per weight, in float32
 
 
@@ -92,32 +94,39 @@ def describe(config: RunConfig, shape: Shape, *, longest_prompt: int, train_size
         train_size: number of training problems.
         heldout_size: number of held-out problems.
     """
-    return "\n".join([*_batch(config, longest_prompt, train_size, heldout_size), "", *_memory(config, shape, longest_prompt)])
+    return "\n".join(
+        [*_batch(config, longest_prompt, train_size, heldout_size), "", *_memory(config, shape, longest_prompt)]
+    )
 
 
 def _batch(config: RunConfig, longest_prompt: int, train_size: int, heldout_size: int) -> list[str]:
     train, budget = config.train, config.rollout.max_new_tokens
     n = Arithmetic.of(config, longest_prompt)
-    per_step = train.updates_per_step * train.epochs
     drawn = train.steps * train.prompts_per_step
     problems, samples = min(config.evaluation.problems, heldout_size), config.evaluation.samples
     every = config.evaluation.every
-    return [
-        "Batch",
-        f"  a step      {train.prompts_per_step} prompts x {train.group_size} samples = {n.sequences:,} sequences, each of at "
-        f"most {longest_prompt} + {budget} = {n.row:,} tokens (longest prompt + budget)",
-        f"  generation  {_many(n.waves, 'wave')} of at most {n.rows_per_wave:,} rows "
+    updates = _many(train.updates_per_step, "mini-batch", "mini-batches")
+    passes = _many(n.micro_batches, "micro-batch", "micro-batches")
+    facts = {
+        "a step": f"{train.prompts_per_step} prompts x {train.group_size} samples = {n.sequences:,} sequences, "
+        f"each of at most {longest_prompt} + {budget} = {n.row:,} tokens (longest prompt + budget)",
+        "generation": f"{_many(n.waves, 'wave')} of at most {n.rows_per_wave:,} rows "
         f"(rollout.max_batch_tokens = {config.rollout.max_batch_tokens:,})",
-        f"  update      {_many(train.updates_per_step, 'mini-batch', 'mini-batches')} of {n.mini_batch_sequences:,} sequences, "
-        f"gone through {_times(train.epochs)}: {_many(per_step, 'optimiser step')} per step",
-        f"  passes      a mini-batch is computed in at most {_many(n.micro_batches, 'micro-batch', 'micro-batches')} of "
-        f"{n.rows_per_micro_batch:,} rows (train.micro_batch_tokens = {train.micro_batch_tokens:,})",
-        f"  in total    {_many(train.steps, 'step')} = {_many(n.optimiser_steps, 'optimiser step')}, "
+        "update": f"{updates} of {n.mini_batch_sequences:,} sequences, gone through {_times(train.epochs)}: "
+        f"{_many(train.updates_per_step * train.epochs, 'optimiser step')} per step",
+        "passes": f"a mini-batch is computed in at most {passes} of {n.rows_per_micro_batch:,} rows "
+        f"(train.micro_batch_tokens = {train.micro_batch_tokens:,})",
+        "in total": f"{_many(train.steps, 'step')} = {_many(n.optimiser_steps, 'optimiser step')}, "
         f"{train.steps * n.sequences:,} sequences, at most {train.steps * n.sequences * budget:,} generated tokens",
-        f"  data        {drawn:,} prompts drawn from {train_size:,}: {drawn / max(train_size, 1):.2f} epochs",
-        f"  held-out    {_many(problems, 'problem')} x {_many(samples, 'sample')}, before the first step, "
+        "data": f"{drawn:,} prompts drawn from {train_size:,}: {drawn / max(train_size, 1):.2f} epochs",
+        "held-out": f"{_many(problems, 'problem')} x {_many(samples, 'sample')}, before the first step, "
         + (f"after every {_nth(every)}step and after the last" if every else "and after the last"),
-    ]
+    }
+    return ["Batch", *[_paragraph(name, text) for name, text in facts.items()]]
+
+
+def _paragraph(name: str, text: str) -> str:
+    return textwrap.fill(text, WIDTH, initial_indent=f"  {name:<12}", subsequent_indent=" " * 14)
 
 
 def memory(config: RunConfig, shape: Shape, longest_prompt: int) -> dict[str, float]:
@@ -158,7 +167,7 @@ def _memory(config: RunConfig, shape: Shape, longest_prompt: int) -> list[str]:
         f"  {'peak while updating':<29}{_size(always + updating):>10}",
     ]
     lowers = "rollout.max_batch_tokens" if generating > updating else "train.micro_batch_tokens"
-    return [*lines, f"  beside Python and PyTorch themselves; the key that lowers the peak most is {lowers}"]
+    return [*lines, f"  beside Python and PyTorch themselves; {lowers} lowers the peak most"]
 
 
 def _many(count: int, one: str, many: str | None = None) -> str:

@@ -172,6 +172,6 @@ class TrackioTracker:
 def tracking_id(run: Path) -> str:
     """The name under which services know this run folder: random, made once, kept in ``<run>/tracking.id``."""
     path = run / "tracking.id"
-    if True:
+    if not path.exists():
         write_atomic(path, uuid.uuid4().hex)
     return path.read_text(encoding="utf-8").strip()

@@ -62,9 +62,10 @@ def test_a_configuration_of_another_kind_is_refused() -> None:
 def test_text_stays_text(workplace: Path) -> None:
     """A Python string is not read as TOML, unlike a word of the command line."""
     assert configure(RunConfig, None, {"task__system": "3"}).task.system == "3"
-    assert configure(RunConfig, None, {"task": "data.jsonl"}).task == configure(
-        RunConfig, None, {"task": {"name": "file", "path": "data.jsonl"}}
-    ).task
+    assert (
+        configure(RunConfig, None, {"task": "data.jsonl"}).task
+        == configure(RunConfig, None, {"task": {"name": "file", "path": "data.jsonl"}}).task
+    )
 
 
 def test_a_reward_in_a_few_lines(workplace: Path) -> None:

@@ -75,7 +75,9 @@ def rows(folder: Path, *records: object) -> str:
     ],
     ids=lambda value: " ".join(value[1:]) if isinstance(value, list) and value and value[0].endswith("toml") else "",
 )
-def test_a_bad_command_line(surefoot: Callable[..., Outcome], workplace: Path, words: list[str], expected: list[str]) -> None:
+def test_a_bad_command_line(
+    surefoot: Callable[..., Outcome], workplace: Path, words: list[str], expected: list[str]
+) -> None:
     refused(surefoot("train", *words), *expected)
     assert not (workplace / "runs").exists()
 
@@ -287,7 +289,7 @@ def test_bad_input_to_evaluate(surefoot: Callable[..., Outcome], workplace: Path
 
 
 def test_bad_input_to_the_others(surefoot: Callable[..., Outcome], workplace: Path) -> None:
-    (workplace / "sft.toml").write_text('[task]\ntrain_size = 64\nheldout_size = 4\noptions = { digits = 2 }\n')
+    (workplace / "sft.toml").write_text("[task]\ntrain_size = 64\nheldout_size = 4\noptions = { digits = 2 }\n")
     refused(surefoot("sft", "sft.toml", "--stepz", "3"), "Did you mean '--steps'?")
     refused(surefoot("sft", "tiny.toml"), "unknown key", "train")
     refused(surefoot("cards", "gropo"), "Did you mean 'grpo'?")

@@ -18,7 +18,15 @@ import surefoot as package
 from surefoot.files import read_lines
 from tests.cli.conftest import Outcome
 
-RUN_FILES = ["card.md", "config.toml", "environment.json", "evaluations.jsonl", "metrics.jsonl", "result.json", "timings.jsonl"]
+RUN_FILES = [
+    "card.md",
+    "config.toml",
+    "environment.json",
+    "evaluations.jsonl",
+    "metrics.jsonl",
+    "result.json",
+    "timings.jsonl",
+]
 
 
 def test_train_writes_a_run_and_ends_with_a_table(surefoot: Callable[..., Outcome], workplace: Path) -> None:
@@ -28,12 +36,11 @@ def test_train_writes_a_run_and_ends_with_a_table(surefoot: Callable[..., Outcom
     assert [name for name in RUN_FILES if not (run / name).is_file()] == []
     assert [record["step"] for record in read_lines(run / "metrics.jsonl")] == [1, 2, 3]
     assert (run / "model" / "config.json").is_file() and (run / "report.html").is_file()
-    assert re.search(r"before +\d+\.\d % +\d+\.\d to \d+\.\d %", done.out)
-    assert re.search(r"after +\d+\.\d % +\d+\.\d to \d+\.\d %", done.out)
-    assert "95 % interval" in done.out and "tokens per second" in done.out
+    for when in ("before", "after"):
+        assert re.search(rf"accuracy {when} +\d+\.\d % +\(95 % interval \d+\.\d to \d+\.\d %\)", done.out)
+    assert "tokens per second" in done.out
     assert "runs/tiny/report.html" in done.out and "runs/tiny/model" in done.out
     assert "3/3" in done.out, "progress is shown where there is no terminal, too"
-    assert max(map(len, done.out.splitlines())) <= 80
 
 
 def test_json_is_all_that_is_printed(surefoot: Callable[..., Outcome], workplace: Path) -> None:
@@ -58,9 +65,11 @@ def test_the_files_of_a_dry_run_are_none(surefoot: Callable[..., Outcome], workp
 
 
 def test_sft_then_train_from_its_model(surefoot: Callable[..., Outcome], workplace: Path) -> None:
-    config = '[task]\ntrain_size = 64\nheldout_size = 8\noptions = { digits = 2 }\n[rollout]\nmax_new_tokens = 24\n'
+    config = "[task]\ntrain_size = 64\nheldout_size = 8\noptions = { digits = 2 }\n[rollout]\nmax_new_tokens = 24\n"
     (workplace / "warm.toml").write_text(config)
-    done = surefoot("sft", "warm.toml", "--steps", "4", "--batch", "4", "--evaluation.problems", "4", "--check_every", "2")
+    done = surefoot(
+        "sft", "warm.toml", "--steps", "4", "--batch", "4", "--evaluation.problems", "4", "--check_every", "2"
+    )
     assert done.code == 0, done.err
     losses = [record["loss/nll_per_token"] for record in read_lines(workplace / "runs" / "sft" / "metrics.jsonl")]
     assert len(losses) == 4 and losses[-1] < losses[0]

@@ -57,8 +57,17 @@ def test_free_tables_and_whole_tables_are_keys() -> None:
 
 def test_options_come_over_files_and_files_over_one_another(surefoot: Callable[..., Outcome], workplace: Path) -> None:
     (workplace / "over.toml").write_text("[train]\nsteps = 5\n[optimiser]\nlr = 0.5\n")
-    words = ["--optimiser.lr", "1e-4", "--track.tensorboard=false", "--algorithm.trust.high=0.28", "--task.options.digits", "1"]
-    done = surefoot("train", "tiny.toml", "over.toml", "--dry-run", "--task.heldout_size=2", "--task.train_size=20", *words)
+    words = [
+        "--optimiser.lr",
+        "1e-4",
+        "--track.tensorboard=false",
+        "--algorithm.trust.high=0.28",
+        "--task.options.digits",
+        "1",
+    ]
+    done = surefoot(
+        "train", "tiny.toml", "over.toml", "--dry-run", "--task.heldout_size=2", "--task.train_size=20", *words
+    )
     assert (done.code, done.err) == (0, "")
     config = tomllib.loads(done.out.split("\nBatch\n")[0])
     assert (config["train"]["steps"], config["train"]["group_size"], config["optimiser"]["lr"]) == (5, 2, 1e-4)

@@ -105,7 +105,9 @@ def test_a_bad_key_or_value_is_one_line_that_names_the_way_out(values: dict[str,
         ("twice.toml", "steps = 1\nsteps = 2\n", "is not valid TOML"),
     ],
 )
-def test_a_file_that_cannot_be_read_says_which(tmp_path: Path, name: str, text: str | bytes | None, expected: str) -> None:
+def test_a_file_that_cannot_be_read_says_which(
+    tmp_path: Path, name: str, text: str | bytes | None, expected: str
+) -> None:
     path = tmp_path / name
     if text is not None:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -175,7 +177,9 @@ def test_dump_toml_keeps_types_and_leaves_none_out() -> None:
 
 @pytest.mark.parametrize("schema", [RunConfig, SftConfig])
 def test_a_dumped_configuration_is_the_same_configuration(schema: type[Section]) -> None:
-    config = load(schema, [], {"seed": "7", "task.system": "Be brief.", "task.options.digits": "3", "rollout.stop": '["#"]'})
+    config = load(
+        schema, [], {"seed": "7", "task.system": "Be brief.", "task.options.digits": "3", "rollout.stop": '["#"]'}
+    )
     assert validate(schema, tomllib.loads(dump_toml(config.model_dump()))) == config
 
 

@@ -34,6 +34,7 @@ def test_a_package_that_is_there_is_returned() -> None:
 
 def test_a_defect_inside_a_package_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     """A package that is installed but lacks one of its own requirements is not called 'not installed'."""
+
     class Finder:
         @staticmethod
         def find_spec(name: str, *_: object) -> object:

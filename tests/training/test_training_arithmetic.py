@@ -127,21 +127,24 @@ def test_words_say_the_numbers() -> None:
         "160 prompts drawn from 320: 0.50 epochs",
         "100 problems x 2 samples, before the first step, after every 2nd step and after the last",
     ):
-        assert line in text
+        assert line in " ".join(text.split())
     assert re.search(r"weights +26.95 GB\n", text) and re.search(r"AdamW moments +53.91 GB\n", text)
     assert re.search(r"peak while updating +\d+\.\d\d GB\n", text)
 
 
-@pytest.mark.parametrize(("every", "words"), [(0, "and after the last"), (1, "after every step"), (3, "3rd"), (11, "11th")])
+@pytest.mark.parametrize(
+    ("every", "words"), [(0, "and after the last"), (1, "after every step"), (3, "3rd"), (11, "11th")]
+)
 def test_when_it_is_evaluated(every: int, words: str) -> None:
     config = load(RunConfig, [], {"evaluation.every": every})
     text = describe(config, LLAMA_7B, longest_prompt=10, train_size=1, heldout_size=1)
-    assert words in text and "  step" not in text
+    assert words in " ".join(text.split()) and "y  step" not in text
+    assert max(map(len, text.splitlines())) < 80
 
 
 def test_the_key_that_lowers_the_peak_does() -> None:
     config = load(RunConfig, [], {})
     text = describe(config, LLAMA_7B, longest_prompt=10, train_size=1, heldout_size=1)
-    (key,) = re.findall(r"lowers the peak most is (\S+)", text)
+    (key,) = re.findall(r"(\S+) lowers the peak most", text)
     lower = load(RunConfig, [], {key: "500"})
     assert sum(memory(lower, LLAMA_7B, 10).values()) < sum(memory(config, LLAMA_7B, 10).values())

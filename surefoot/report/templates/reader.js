@@ -95,8 +95,7 @@
     const steps = [...new Set(samples.filter((sample) => sample.set === tools.elements.set.value).map((sample) => sample.step))];
     steps.sort((a, b) => a - b);
     fillSelect(tools.elements.step, steps.map((step) => [String(step), step.toLocaleString("en")]).concat([["", "all"]]));
-    const wanted = steps.map(String).includes(kept) ? kept : String(steps[steps.length - 1]);
-    tools.elements.step.value = wanted;
+    tools.elements.step.value = steps.map(String).includes(kept) ? kept : String(steps[steps.length - 1]);
   }
 
   function update() {
@@ -109,11 +108,9 @@
       (sample) => pass(sample) && (!text || [sample.completion, sample.prompt, sample.answer, sample.note].some((part) => part.toLowerCase().includes(text)))
     );
     shown.sort(orders[tools.elements.sort.value]);
-    const right = shown.filter(passes.right).length;
-    status.textContent =
-      shown.length === there.length
-        ? plural(shown.length, "sample") + ", " + right.toLocaleString("en") + " right"
-        : shown.length.toLocaleString("en") + " of " + plural(there.length, "sample") + ", " + right.toLocaleString("en") + " right";
+    const some = shown.length === there.length ? "" : shown.length.toLocaleString("en") + " of ";
+    const right = shown.filter(passes.right).length.toLocaleString("en");
+    status.textContent = some + plural(there.length, "sample") + ", " + right + " right";
     for (const button of tools.querySelectorAll("button[data-move]")) {
       button.disabled = !neighbour(Number(button.dataset.move));
     }
