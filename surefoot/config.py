@@ -165,7 +165,9 @@ def _scalar(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_scalar(item) for item in value) + "]"
     if isinstance(value, float):
-        return repr(value) if value == value and abs(value) != float("inf") else {"nan": "nan"}.get(str(value), str(value))
+        return (
+            repr(value) if value == value and abs(value) != float("inf") else {"nan": "nan"}.get(str(value), str(value))
+        )
     if isinstance(value, int):
         return str(value)
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -21,9 +21,13 @@ def explained(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise RunFolderError(f"no space left while writing {path}: free some, or set 'runs' to another disk") from error
+            raise RunFolderError(
+                f"no space left while writing {path}: free some, or set 'runs' to another disk"
+            ) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR):
-            raise RunFolderError(f"cannot write {path} ({error.strerror}): set 'runs' to a folder you may write") from error
+            raise RunFolderError(
+                f"cannot write {path} ({error.strerror}): set 'runs' to a folder you may write"
+            ) from error
         raise
 
 

@@ -147,7 +147,7 @@ class Sample:
         n, m = len(prompt_ids), len(completion_ids)
 
         def spread(outside: float, inside: Any, dtype: type) -> np.ndarray:
-            array = np.full(n + m, outside, dtype=dtype)
+            array: np.ndarray = np.full(n + m, outside, dtype=dtype)
             array[n:] = inside
             return array
 

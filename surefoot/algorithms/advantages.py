@@ -37,7 +37,11 @@ def batch_mean(table: RewardTable) -> Tensor:
     return _where_valid(table, reward - reward.sum() / table.valid.sum().clamp(min=1))
 
 
-@part("advantage", "A_i = r_i - b;  b <- {decay:g} b + (1-{decay:g}) r_i", r"A_i = r_i - b,\; b \leftarrow {decay:g}b+(1-{decay:g})r_i")
+@part(
+    "advantage",
+    "A_i = r_i - b;  b <- {decay:g} b + (1-{decay:g}) r_i",
+    r"A_i = r_i - b,\; b \leftarrow {decay:g}b+(1-{decay:g})r_i",
+)
 def moving_average(table: RewardTable, *, decay: Annotated[float, Field(ge=0, lt=1)] = 0.9) -> Tensor:
     """r minus an exponential moving average of all rewards before it; the average starts at 0 and lives in the run state."""
     baseline = table.memory.get("moving_average", 0.0)

@@ -120,8 +120,10 @@ def equation(algorithm: Algorithm, latex: bool = False) -> list[str]:
     loss = algorithm.kl if "loss" in algorithm.kl.kind.traits else None
     aggregated = say(algorithm.aggregation)
     if loss is not None:
-        aggregated = aggregated.replace(r"\ell_{it}", rf"\big(\ell_{{it}} + {loss.latex}\big)") if latex else (
-            aggregated.replace("l_it", f"(l_it + {loss.text})")
+        aggregated = (
+            aggregated.replace(r"\ell_{it}", rf"\big(\ell_{{it}} + {loss.latex}\big)")
+            if latex
+            else (aggregated.replace("l_it", f"(l_it + {loss.text})"))
         )
     lines = [aggregated, say(algorithm.trust)]
     if algorithm.ratio.name != "none":

@@ -38,7 +38,13 @@ def none(tokens: Tokens) -> Tensor | None:
     return None
 
 
-@part("kl", "{coef:g} * {estimator}(pi || pi_ref)_it", r"{coef:g}\,\mathrm{{{estimator}}}(\pi_\theta\,\|\,\pi_{{\text{{ref}}}})_{{it}}", "reference", "loss")
+@part(
+    "kl",
+    "{coef:g} * {estimator}(pi || pi_ref)_it",
+    r"{coef:g}\,\mathrm{{{estimator}}}(\pi_\theta\,\|\,\pi_{{\text{{ref}}}})_{{it}}",
+    "reference",
+    "loss",
+)
 def in_loss(tokens: Tokens, *, coef: Coefficient = 0.04, estimator: Literal["k2", "k3", "k3_ratio"] = "k3") -> Tensor:
     """Added to the loss of every token, whatever its advantage."""
     assert tokens.logp_reference is not None

@@ -28,7 +28,11 @@ def none(tokens: Tokens) -> Tensor | None:
     return None
 
 
-@part("ratio", "x_it = pi(y_it) / pi_{anchor}(y_it)", r"x_{{it}} = \frac{{\pi_\theta(y_{{it}})}}{{\pi_{{\text{{{anchor}}}}}(y_{{it}})}}")
+@part(
+    "ratio",
+    "x_it = pi(y_it) / pi_{anchor}(y_it)",
+    r"x_{{it}} = \frac{{\pi_\theta(y_{{it}})}}{{\pi_{{\text{{{anchor}}}}}(y_{{it}})}}",
+)
 def token(tokens: Tokens, *, anchor: Literal["old", "behaviour"] = "old") -> Tensor:
     """The ratio of each token (PPO, arXiv 1707.06347)."""
     return bounded_exp(tokens.logp - anchor_of(tokens, anchor))

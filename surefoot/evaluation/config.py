@@ -10,7 +10,9 @@ from surefoot.config import Section
 class EvaluationConfig(Section):
     """What is measured on held-out problems, and when."""
 
-    every: int = Field(10, ge=0, description="evaluate before every n-th step and after the last (0: only first and last)")
+    every: int = Field(
+        10, ge=0, description="evaluate before every n-th step and after the last (0: only first and last)"
+    )
     problems: int = Field(256, gt=0, description="held-out problems to use, at most")
     samples: int = Field(1, gt=0, description="samples per problem (k of avg@k, upper bound of k of pass@k)")
     temperature: float = Field(0.0, ge=0, description="0 is greedy")

@@ -33,10 +33,9 @@ def pass_at_k(correct_p: np.ndarray, samples: int, k: int) -> np.ndarray:
         raise ValueError(f"pass@{k} needs 1 <= k <= samples, and there are {samples} samples per problem")
     if ((correct_p < 0) | (correct_p > samples)).any():
         raise ValueError(f"counts of right samples must be in 0..{samples}, got {correct_p.min()}..{correct_p.max()}")
-    # C(n - c, k) / C(n, k) as a product of k factors: no binomial grows large, and a factor of 0 says n - c < k.
+    # C(n - c, k) / C(n, k) as a product of k factors: no binomial grows large, and where n - c < k one factor is 0.
     drawn = np.arange(k)
-    wrong = np.maximum(samples - correct_p[:, None] - drawn, 0)
-    return 1.0 - np.prod(wrong / (samples - drawn), axis=1)
+    return 1.0 - np.prod((samples - correct_p[:, None] - drawn) / (samples - drawn), axis=1)
 
 
 def ladder(samples: int) -> list[int]:

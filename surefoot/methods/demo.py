@@ -78,9 +78,7 @@ def run_config(out: Path, seed: int, model: Path, threads: int = 0) -> RunConfig
     )
 
 
-def run_demo(
-    out: Path, seed: int = 0, watch: Callable[[Progress], None] | None = None, threads: int = 0
-) -> DemoResult:
+def run_demo(out: Path, seed: int = 0, watch: Callable[[Progress], None] | None = None, threads: int = 0) -> DemoResult:
     """Warm up, then train. Writes ``out/warm-up`` and ``out/rl``."""
     warm_up = sft(warm_up_config(out, seed, threads), watch=watch)
     return DemoResult(warm_up, train(run_config(out, seed, warm_up.model, threads), watch=watch))

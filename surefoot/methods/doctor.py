@@ -189,7 +189,9 @@ def agreement(config: RunConfig, parts: Parts) -> tuple[Outcome, str]:
             logp = token_logprobs(parts.policy, packed, layout=config.train.layout, entropy=False).logp
             worst = max(worst, float((logp - packed.logp_behaviour[packed.mask]).abs().max()))
     bound = AGREEMENT.get(next(parts.policy.model.parameters()).dtype, COARSE)
-    text = f"largest difference {worst:.1e} nats over {totals.tokens:.0f} tokens of {len(samples)} samples, {bound:g} allowed"
+    text = (
+        f"largest difference {worst:.1e} nats, {bound:g} allowed ({totals.tokens:.0f} tokens, {len(samples)} samples)"
+    )
     return ("ok" if worst < bound else "fail"), text
 
 

@@ -78,8 +78,7 @@ def arrange(model: Any, packed: Packed, layout: Layout = "right") -> Rows:
         return values.new_zeros(count * width).index_copy_(0, place, values).view(count, width)
 
     inputs = {"input_ids": spread(packed.ids[keep])}
-    alone = layout == "right" or (len(lengths) == 1 if layout == "packed" else not bool(shift.any()))
-    if not alone:
+    if shift.any():  # padding on the left, or several sequences in the row
         owner = spread(packed.seq_index[keep] + 1)  # 0: padding
         inputs |= separation(model, owner, spread(position), layout)
     return Rows(inputs, predicts)
@@ -88,7 +87,7 @@ def arrange(model: Any, packed: Packed, layout: Layout = "right") -> Rows:
 def separation(model: Any, owner: Tensor, position: Tensor, layout: Layout) -> dict[str, Tensor]:
     """What keeps the owners of the tokens of a row apart: positions, and an additive mask [B, 1, L, L].
 
-    The mask is 0 where a token may look (tokens of the same owner, up to itself) and the most negative number elsewhere;
+    The mask is 0 where a token may look (its owner's tokens, up to itself) and the most negative number elsewhere;
     since padding looks at padding, no token looks at nothing, which would make NaNs. Where a sliding window is shorter
     than the row, masks differ from layer to layer; they are then left to Transformers, which derives them from the
     positions that restart.

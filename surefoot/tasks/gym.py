@@ -20,7 +20,7 @@ from surefoot.errors import DataError
 from surefoot.extras import require
 from surefoot.tasks.base import Task, content_id
 from surefoot.tasks.config import TaskConfig
-from surefoot.tasks.expressions import is_literal_or_nothing, is_plain_formula
+from surefoot.tasks.expressions import MAX_CHARACTERS, is_literal_or_nothing, is_plain_formula
 from surefoot.tasks.extraction import free_answer
 from surefoot.tasks.generate import Candidate, generate_unique
 from surefoot.types import Prompt, Score, Status
@@ -29,11 +29,10 @@ PREFIX = "gym:"
 BLOCK = 500
 _OURS = {"seed": "task.seed", "size": "task.train_size and task.heldout_size"}
 # Measured with reasoning-gym 0.1.25: these iterate over sets of texts.
-_HASH_ORDERED = frozenset(
-    {"isomorphic_strings", "knight_swap", "polynomial_multiplication", "ransom_note", "word_ladder"}
-)
+_HASH_ORDERED = {"codeio", "isomorphic_strings", "knight_swap", "list_functions"}
+_HASH_ORDERED |= {"polynomial_multiplication", "ransom_note", "word_ladder"}
 _NOT_FINITE = re.compile(r"(?<![a-z])(?:nan|inf|infinity)[ij]?(?![a-z])", re.IGNORECASE)
-_HUGE = re.compile(r"(?<![0-9a-z_.])[0-9]*\.?[0-9]+e[+-]?[0-9]{4,}", re.IGNORECASE)
+_HUGE = re.compile(r"(?<![0-9a-z_.])[0-9.]++e[+-]?[0-9]{4,}", re.IGNORECASE)
 _PROBES = ("zzz", "0", "-")
 
 
@@ -148,6 +147,8 @@ def _guard(dataset: type) -> Callable[[str, str], str]:
     evaluates = bool(re.search(r"(?<![\w.])eval\(", source))
 
     def refuses(answer: str, gold: str) -> str:
+        if len(answer) > MAX_CHARACTERS:
+            return f"longer than {MAX_CHARACTERS} characters"
         if _HUGE.search(answer):
             return "an exponent above 999"
         if re.search(r"[0-9]", gold) and not _NOT_FINITE.search(gold) and _NOT_FINITE.search(answer):
@@ -162,12 +163,12 @@ def _guard(dataset: type) -> Callable[[str, str], str]:
 
 
 def _refuse_blind_scorer(name: str, verify: Callable[[Prompt, str], Score], prompts: tuple[Prompt, ...]) -> None:
-    """Refuse a scorer that calls one meaningless answer right for problems with different gold answers."""
+    """Refuse a scorer that calls one meaningless answer right for nearly all of some problems whose answers differ."""
     for probe in _PROBES:
         tried = [prompt for prompt in prompts if str(prompt.answer) != probe]
-        different = len({str(prompt.answer) for prompt in tried}) > 1
-        if different and all(verify(prompt, f"<answer>{probe}</answer>").correct for prompt in tried):
+        fooled = sum(bool(verify(prompt, f"<answer>{probe}</answer>").correct) for prompt in tried)
+        if len({str(prompt.answer) for prompt in tried}) > 1 and fooled >= 0.75 * len(tried):
             raise DataError(
-                f"reasoning-gym's scorer of '{name}' calls the answer '{probe}' right for all of the first "
-                f"{len(tried)} problems, whose answers differ: nothing could be learned, choose another data set"
+                f"reasoning-gym's scorer of '{name}' calls the answer '{probe}' right for {fooled} of {len(tried)} "
+                f"problems, whose answers are others: nothing could be learned, choose another data set"
             )

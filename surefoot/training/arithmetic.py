@@ -167,7 +167,7 @@ def _memory(config: RunConfig, shape: Shape, longest_prompt: int) -> list[str]:
         f"  {'peak while updating':<29}{_size(always + updating):>10}",
     ]
     lowers = "rollout.max_batch_tokens" if generating > updating else "train.micro_batch_tokens"
-    return [*lines, f"  beside Python and PyTorch themselves; {lowers} lowers the peak most"]
+    return [*lines, f"  Python and PyTorch come on top; {lowers} lowers the peak most"]
 
 
 def _many(count: int, one: str, many: str | None = None) -> str:

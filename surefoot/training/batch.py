@@ -52,10 +52,13 @@ def make_batch(
     kept = algorithm.selection(table).numpy() if len(samples) else np.zeros(0, dtype=bool)
     advantage = np.zeros(len(samples))
     if kept.any():
-        rows = np.flatnonzero(kept)
+        rows = np.flatnonzero(kept).tolist()
         # Statistics over the batch are taken after the selection.
         part = _table(
-            [samples[i] for i in rows], [scores[i] for i in rows], np.unique(index[rows], return_inverse=True)[1], memory,
+            [samples[i] for i in rows],
+            [scores[i] for i in rows],
+            np.unique(index[rows], return_inverse=True)[1],
+            memory,
             None if penalty is None else [penalty[i] for i in rows],
         )
         advantage[rows] = algorithm.advantage(part).numpy()

@@ -19,7 +19,9 @@ class OptimiserConfig(Section):
     """AdamW and its schedule."""
 
     lr: float = Field(1e-6, ge=0, description="learning rate after the warm-up")
-    schedule: Literal["constant", "linear", "cosine"] = Field("constant", description="course of the rate after the warm-up")
+    schedule: Literal["constant", "linear", "cosine"] = Field(
+        "constant", description="course of the rate after the warm-up"
+    )
     warmup_steps: int = Field(0, ge=0, description="steps over which the rate rises linearly from lr / warmup_steps")
     beta1: float = Field(0.9, ge=0, lt=1, description="decay of the first moment")
     beta2: float = Field(0.999, ge=0, lt=1, description="decay of the second moment")
@@ -34,19 +36,27 @@ class TrainConfig(Section):
     steps: int = Field(100, gt=0, description="number of rollout batches")
     prompts_per_step: int = Field(32, gt=0, description="prompts in a rollout batch")
     group_size: int = Field(8, gt=0, description="samples of each prompt")
-    updates_per_step: int = Field(1, gt=0, description="optimiser steps that the batch is split into (mini-batches of groups)")
+    updates_per_step: int = Field(
+        1, gt=0, description="optimiser steps that the batch is split into (mini-batches of groups)"
+    )
     epochs: int = Field(1, gt=0, description="times that the batch is gone through")
     micro_batch_tokens: int = Field(
-        16384, gt=0, description="tokens of a forward and backward pass, padding included; changes memory, not the gradient"
+        16384,
+        gt=0,
+        description="tokens of a forward and backward pass, padding included; changes memory, not the gradient",
     )
-    layout: Literal["right", "left", "packed"] = Field("right", description="how rows lie in a forward pass; same result")
+    layout: Literal["right", "left", "packed"] = Field(
+        "right", description="how rows lie in a forward pass; same result"
+    )
     threads: int = Field(0, ge=0, description="threads of PyTorch (0: leave as it is)")
 
 
 class CheckpointConfig(Section):
     """Run state and its retention."""
 
-    every: int = Field(10, ge=0, description="save the run state after every n-th step and after the last (0: only last)")
+    every: int = Field(
+        10, ge=0, description="save the run state after every n-th step and after the last (0: only last)"
+    )
     keep_last: int = Field(2, gt=0, description="run states kept")
     keep_best: bool = Field(True, description="also keep the model with the best held-out accuracy, in 'best/'")
 
@@ -58,15 +68,23 @@ class TrackConfig(Section):
     wandb: bool = Field(False, description="log to Weights & Biases")
     trackio: bool = Field(False, description="log to trackio")
     project: str = Field("surefoot", description="project name for wandb and trackio")
-    samples_per_step: int = Field(16, ge=0, description="samples per step kept in samples/*.jsonl (whole groups, from the first)")
+    samples_per_step: int = Field(
+        16, ge=0, description="samples per step kept in samples/*.jsonl (whole groups, from the first)"
+    )
 
 
 class HealthConfig(Section):
     """When to print a plain warning."""
 
-    truncated_above: float = Field(0.2, ge=0, le=1, description="warn when a larger share of completions is cut by the budget")
-    entropy_below: float = Field(0.1, ge=0, description="warn when the entropy falls below this share of its first value")
-    mismatch_above: float = Field(0.01, ge=0, description="warn when engine and trainer differ by more nats per token on average")
+    truncated_above: float = Field(
+        0.2, ge=0, le=1, description="warn when a larger share of completions is cut by the budget"
+    )
+    entropy_below: float = Field(
+        0.1, ge=0, description="warn when the entropy falls below this share of its first value"
+    )
+    mismatch_above: float = Field(
+        0.01, ge=0, description="warn when engine and trainer differ by more nats per token on average"
+    )
 
 
 class RunConfig(Section):
@@ -117,8 +135,12 @@ class SftConfig(Section):
     evaluation: EvaluationConfig = EvaluationConfig()
     steps: int = Field(500, gt=0, description="optimiser steps, at most")
     batch: int = Field(32, gt=0, description="demonstrations of an optimiser step")
-    error_rate: float = Field(0.0, ge=0, le=1, description="share of demonstrations with a mistake, where the task makes them")
+    error_rate: float = Field(
+        0.0, ge=0, le=1, description="share of demonstrations with a mistake, where the task makes them"
+    )
     micro_batch_tokens: int = Field(16384, gt=0, description="tokens of a forward and backward pass, padding included")
-    target_accuracy: float = Field(1.0, gt=0, description="stop once sampled held-out accuracy reaches this (above 1: never)")
+    target_accuracy: float = Field(
+        1.0, gt=0, description="stop once sampled held-out accuracy reaches this (above 1: never)"
+    )
     check_every: int = Field(25, gt=0, description="steps between checks of the sampled held-out accuracy")
     threads: int = Field(0, ge=0, description="threads of PyTorch (0: leave as it is)")

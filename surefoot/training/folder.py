@@ -43,9 +43,13 @@ class RunFolder:
         self.path = path
         used = (path / "config.toml").exists()
         if used and not resume:
-            raise RunFolderError(f"the folder {path} already holds a run: set another 'name', or give --resume to go on with it")
+            raise RunFolderError(
+                f"the folder {path} already holds a run: set another 'name', or give --resume to go on with it"
+            )
         if path.is_dir() and not used and any(not entry.name.startswith(".") for entry in path.iterdir()):
-            raise RunFolderError(f"the folder {path} is not empty and holds no run: set another 'name' or another 'runs'")
+            raise RunFolderError(
+                f"the folder {path} is not empty and holds no run: set another 'name' or another 'runs'"
+            )
         with explained(path):
             path.mkdir(parents=True, exist_ok=True)
             self._lock = _lock(path)
@@ -95,7 +99,7 @@ class RunFolder:
 
 
 def _lock(path: Path) -> IO[str]:
-    handle = open(path / ".lock", "a", encoding="utf-8")
+    handle = (path / ".lock").open("a", encoding="utf-8")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -158,7 +162,11 @@ def environment() -> dict[str, Any]:
 def _revision() -> str:
     try:
         result = subprocess.run(
-            ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, timeout=10, cwd=Path(__file__).parent
+            ["git", "describe", "--always", "--dirty"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            cwd=Path(__file__).parent,
         )
     except (OSError, subprocess.SubprocessError):
         return ""

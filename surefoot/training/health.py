@@ -56,8 +56,8 @@ def check(metrics: Mapping[str, float], state: RunState, config: HealthConfig) -
         found.append(
             (
                 "ungraded",
-                f"{metrics['reward/ungraded']:.0%} of the completions could not be graded (see the status in samples/): they were "
-                "left out of the baselines and the loss",
+                f"{metrics['reward/ungraded']:.0%} of the completions could not be graded (see the status in samples/): "
+                "they were left out of the baselines and the loss",
             )
         )
     new = [(name, text) for name, text in found if name not in state.warned]

@@ -63,7 +63,9 @@ class Journal:
             metrics = rounded(report.means())
             self.reward = metrics.get("reward/mean")
             self.folder.log("metrics", {"step": self.state.step, **metrics})
-            records = batch_records(self.state.step, groups, batch, self.config.track.samples_per_step, self.parts.renderer)
+            records = batch_records(
+                self.state.step, groups, batch, self.config.track.samples_per_step, self.parts.renderer
+            )
             if records:
                 self.folder.write_samples(f"step-{self.state.step:06d}", records)
             for name, text in check(metrics, self.state, self.config.health):

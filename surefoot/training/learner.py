@@ -91,7 +91,12 @@ class Learner:
         # A row with advantage 0 and no KL in its loss has no gradient: it stays in the totals and skips the forward.
         skip = np.zeros(len(rows), dtype=bool) if in_loss else advantage == 0
         packs = pack(
-            samples, advantage.tolist(), group, totals, max_tokens=self.config.train.micro_batch_tokens, skip=skip.tolist()
+            samples,
+            advantage.tolist(),
+            group,
+            totals,
+            max_tokens=self.config.train.micro_batch_tokens,
+            skip=skip.tolist(),
         )
         report.add("updates/taken", bool(packs))
         if not packs:
@@ -100,7 +105,9 @@ class Learner:
         for packed in packs:
             packed = packed.to(self.policy.device)
             with clock.phase("train"):
-                loss, metrics = policy_loss(self.algorithm, self._tokens(packed, rows, old, clock, report, first), totals)
+                loss, metrics = policy_loss(
+                    self.algorithm, self._tokens(packed, rows, old, clock, report, first), totals
+                )
                 loss.backward()
             report.total("tokens/trained", int(packed.mask.sum()))
             for name, value in metrics.sums.items():
@@ -111,7 +118,9 @@ class Learner:
             report.add(name, value)  # the mean over the optimiser steps of the batch
         with clock.phase("train"):
             lr = learning_rate(self.config.optimiser, state.step, self.config.train.steps)
-            norm = take_step(self.optimiser, self.policy.model, lr=lr, max_grad_norm=self.config.optimiser.max_grad_norm)
+            norm = take_step(
+                self.optimiser, self.policy.model, lr=lr, max_grad_norm=self.config.optimiser.max_grad_norm
+            )
         state.updates += 1
         report.add("optimiser/grad_norm", norm)
         report.add("optimiser/lr", lr)
@@ -154,7 +163,9 @@ class Learner:
         totals = Totals(float("inf"), 1, 1)
         numbers = list(range(len(samples)))
         with torch.no_grad():
-            for packed in pack(samples, [0.0] * len(samples), numbers, totals, max_tokens=self.config.train.micro_batch_tokens):
+            for packed in pack(
+                samples, [0.0] * len(samples), numbers, totals, max_tokens=self.config.train.micro_batch_tokens
+            ):
                 packed = packed.to(policy.device)
                 logp = token_logprobs(policy, packed, layout=self.config.train.layout, entropy=False).logp
                 _refuse_non_finite(logp, packed, policy)
@@ -196,5 +207,3 @@ def _refuse_non_finite(logp: Tensor, packed: Packed, policy: Policy) -> None:
         f"the trainer's log-probability is {float(logp.detach()[where])} at token {int(packed.positions[at])} ({token!r}) of row "
         f"{int(packed.sample_index[row])} of the batch; no step was taken: look for non-finite weights (a too high optimiser.lr)"
     )
-
-

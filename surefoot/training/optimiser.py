@@ -46,7 +46,9 @@ def take_step(optimiser: torch.optim.Optimizer, model: nn.Module, *, lr: float, 
     norm = float(nn.utils.clip_grad_norm_(model.parameters(), max_grad_norm))
     if not math.isfinite(norm):
         optimiser.zero_grad(set_to_none=True)
-        raise NonFiniteError(f"the gradient norm is {norm}; no step was taken: lower optimiser.lr or look at the last samples")
+        raise NonFiniteError(
+            f"the gradient norm is {norm}; no step was taken: lower optimiser.lr or look at the last samples"
+        )
     for group in optimiser.param_groups:
         group["lr"] = lr
     optimiser.step()

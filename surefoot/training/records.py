@@ -19,7 +19,9 @@ def sample_record(step: int, prompt: Prompt, sample: Sample, score: Score, rende
         "sample_id": sample.sample_id,
         "prompt": prompt.text,
         "completion": renderer.decode(sample),
-        "answer": prompt.answer if isinstance(prompt.answer, (str, int, float, bool, type(None))) else str(prompt.answer),
+        "answer": prompt.answer
+        if isinstance(prompt.answer, (str, int, float, bool, type(None)))
+        else str(prompt.answer),
         "reward": score.total if score.valid else None,
         "components": dict(score.components),
         "correct": score.correct,
@@ -32,7 +34,9 @@ def sample_record(step: int, prompt: Prompt, sample: Sample, score: Score, rende
     }
 
 
-def batch_records(step: int, groups: Sequence[Group], batch: Batch, limit: int, renderer: Renderer) -> list[dict[str, Any]]:
+def batch_records(
+    step: int, groups: Sequence[Group], batch: Batch, limit: int, renderer: Renderer
+) -> list[dict[str, Any]]:
     """The first groups of a batch, whole, as far as ``limit`` samples reach."""
     records: list[dict[str, Any]] = []
     row = 0

@@ -98,7 +98,9 @@ def _run(
         loss = supervised_gradient(parts, samples, config.micro_batch_tokens)
         lr = learning_rate(config.optimiser, step, config.steps)
         norm = take_step(optimiser, parts.policy.model, lr=lr, max_grad_norm=config.optimiser.max_grad_norm)
-        folder.log("metrics", {"step": step, "loss/nll_per_token": loss, "optimiser/grad_norm": norm, "optimiser/lr": lr})
+        folder.log(
+            "metrics", {"step": step, "loss/nll_per_token": loss, "optimiser/grad_norm": norm, "optimiser/lr": lr}
+        )
         if step % config.check_every == 0 or step == config.steps:
             parts.engine.load(step)
             evaluations.append(_check(parts, config, folder, step))
@@ -145,7 +147,9 @@ def supervised_gradient(parts: Parts, samples: list[Sample], micro_batch_tokens:
 def _demonstration(parts: Parts, index: int, config: SftConfig, step: int) -> Sample:
     prompt = parts.task.train[index]
     assert parts.task.demonstrate is not None
-    text = parts.task.demonstrate(prompt, derive(config.seed, "demonstration", step, prompt.prompt_id), config.error_rate)
+    text = parts.task.demonstrate(
+        prompt, derive(config.seed, "demonstration", step, prompt.prompt_id), config.error_rate
+    )
     return Sample.of(parts.renderer.ids(prompt), parts.renderer.completion_ids(text), prompt_id=prompt.prompt_id)
 
 

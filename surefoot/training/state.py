@@ -97,11 +97,17 @@ def load(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> RunS
     """
     values: Mapping[str, Any] = json.loads((path / "state.json").read_text())
     if values.get("format") != FORMAT:
-        raise RunFolderError(f"the run state {path} has format {values.get('format')}, this version reads {FORMAT}: start a new run")
+        raise RunFolderError(
+            f"the run state {path} has format {values.get('format')}, this version reads {FORMAT}: start a new run"
+        )
     stored = load_file(path / "model.safetensors")
     parameters = trainable(model)
-    if {name: value.shape for name, value in stored.items()} != {name: value.shape for name, value in parameters.items()}:
-        raise RunFolderError(f"the run state {path} holds the weights of another model than model.path names: set the same one")
+    if {name: value.shape for name, value in stored.items()} != {
+        name: value.shape for name, value in parameters.items()
+    }:
+        raise RunFolderError(
+            f"the run state {path} holds the weights of another model than model.path names: set the same one"
+        )
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(stored[name])

@@ -43,12 +43,16 @@ def table(rewards: Any, group: list[int] | None = None, lengths: Any = None, **m
 class Rows:
     """Rows [B, T] of log-probabilities with a mask; everything outside the mask is garbage that must not matter."""
 
-    def __init__(self, mask: Any, groups: list[int] | None = None, constant: float = 1.0, dtype: torch.dtype = torch.float64):
+    def __init__(
+        self, mask: Any, groups: list[int] | None = None, constant: float = 1.0, dtype: torch.dtype = torch.float64
+    ):
         self.mask = tensor(mask).bool()
         self.dtype = dtype
         self.group = torch.tensor(groups if groups is not None else list(range(len(self.mask))))
         self.lengths = self.mask.sum(1).double()
-        self.group_tokens = torch.zeros(int(self.group.max()) + 1, dtype=torch.float64).index_add(0, self.group, self.lengths)
+        self.group_tokens = torch.zeros(int(self.group.max()) + 1, dtype=torch.float64).index_add(
+            0, self.group, self.lengths
+        )
         filled = self.lengths > 0
         self.totals = Totals(
             tokens=float(self.lengths.sum()),

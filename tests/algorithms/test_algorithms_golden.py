@@ -22,7 +22,10 @@ clipped_tokens = Algorithm(ratio=ratios.token(), trust=trust.clip(), aggregation
 
 def close(have: Any, want: Any, tolerance: float = PRINTED) -> None:
     torch.testing.assert_close(
-        torch.as_tensor(have, dtype=torch.float64), torch.as_tensor(want, dtype=torch.float64), rtol=tolerance, atol=tolerance
+        torch.as_tensor(have, dtype=torch.float64),
+        torch.as_tensor(want, dtype=torch.float64),
+        rtol=tolerance,
+        atol=tolerance,
     )
 
 
@@ -76,7 +79,10 @@ def test_kl_in_reward_sums_k1_over_the_row() -> None:
     inputs = case["inputs"]
     rows = Rows(inputs["mask"])
     tokens = rows.tokens(
-        tensor(inputs["logp_old"]), 0 * tensor(inputs["scores"]), logp_old=inputs["logp_old"], logp_reference=inputs["logp_ref"]
+        tensor(inputs["logp_old"]),
+        0 * tensor(inputs["scores"]),
+        logp_old=inputs["logp_old"],
+        logp_reference=inputs["logp_ref"],
     )
     penalty = kl.in_reward(coef=case["hyperparameters"]["kl_coef"])(tokens)
     close(penalty, case["hyperparameters"]["kl_coef"] * tensor(case["expected"]["k1_sum"]))
@@ -102,7 +108,11 @@ def test_rloo_loss() -> None:
 )
 def test_group_advantages(key: str, part: Any) -> None:
     case = CASES["grpo_adv"]
-    close(part(table(case["inputs"]["rewards"])), tensor(case["expected"][key]), 1e-8 if key == "ddof0_eps1e8" else PRINTED)
+    close(
+        part(table(case["inputs"]["rewards"])),
+        tensor(case["expected"][key]),
+        1e-8 if key == "ddof0_eps1e8" else PRINTED,
+    )
 
 
 @pytest.mark.parametrize(("key", "eps"), [("eps1e4", 1e-4), ("eps1e6", 1e-6), ("eps0", 0.0)])
@@ -128,19 +138,38 @@ def test_grpo_loss_with_kl() -> None:
 def test_grpo_on_policy_is_the_policy_gradient() -> None:
     case = CASES["grpo_onpolicy"]
     expected = case["expected"]
-    check("grpo_onpolicy", PRESETS["grpo"].but(kl="none"), case["inputs"]["advantages"], expected["loss"], expected["grad_logp"])
+    check(
+        "grpo_onpolicy",
+        PRESETS["grpo"].but(kl="none"),
+        case["inputs"]["advantages"],
+        expected["loss"],
+        expected["grad_logp"],
+    )
 
 
 def test_dr_grpo_loss() -> None:
     case = CASES["drgrpo_loss"]
     expected = case["expected"]
     constant = case["hyperparameters"]["L_max"]
-    check("drgrpo_loss", PRESETS["dr_grpo"], case["inputs"]["advantages"], expected["loss"], expected["grad_logp"], constant=constant)
+    check(
+        "drgrpo_loss",
+        PRESETS["dr_grpo"],
+        case["inputs"]["advantages"],
+        expected["loss"],
+        expected["grad_logp"],
+        constant=constant,
+    )
 
 
 def test_clipped_token_mean() -> None:
     case = CASES["ppo_clip"]
-    check("ppo_clip", clipped_tokens, case["inputs"]["advantages"], case["expected"]["loss"], case["expected"]["grad_logp"])
+    check(
+        "ppo_clip",
+        clipped_tokens,
+        case["inputs"]["advantages"],
+        case["expected"]["loss"],
+        case["expected"]["grad_logp"],
+    )
 
 
 @pytest.mark.parametrize("mode", ["token_mean", "prompt_mean"])
@@ -164,7 +193,9 @@ def test_aggregation(case: str, mode: str) -> None:
     inputs = CASES[case]["inputs"]
     rows = Rows(inputs["mask"], inputs["groups"], constant=8.0)
     # The score surrogate with advantage -1 makes the token loss equal to the log-probability.
-    loss, gradient = rows.loss(Algorithm(aggregation=getattr(aggregation, mode)()), inputs["per_token_loss"], [-1.0] * 3)
+    loss, gradient = rows.loss(
+        Algorithm(aggregation=getattr(aggregation, mode)()), inputs["per_token_loss"], [-1.0] * 3
+    )
     want = expected[mode]
     close(loss, want["loss"] if isinstance(want, dict) else want)
     if isinstance(want, dict):

@@ -69,7 +69,9 @@ def test_micro_batches_add_up_in_value_and_gradient(batch: Any, preset: str, par
     leaf = logp.clone().requires_grad_()
     order = torch.randperm(len(rows.mask), generator=generator).tolist()
     pieces = [order[i::parts] for i in range(parts) if order[i::parts]]
-    losses = [policy_loss(algorithm, rows.tokens(leaf, advantage, rows=p, logp_old=old), rows.totals)[0] for p in pieces]
+    losses = [
+        policy_loss(algorithm, rows.tokens(leaf, advantage, rows=p, logp_old=old), rows.totals)[0] for p in pieces
+    ]
     torch.stack(losses).sum().backward()
     torch.testing.assert_close(float(sum(losses).detach()), whole, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(leaf.grad, want, rtol=1e-10, atol=1e-10)
@@ -82,9 +84,13 @@ def test_group_advantages_and_changes_of_the_rewards(size: int, seed: int, scale
     rewards = torch.rand(2 * size, generator=generator, dtype=torch.float64)
     group = torch.tensor([0] * size + [1] * size)
     for part in (advantages.leave_one_out(), advantages.group_mean(), advantages.group_norm(eps=0.0)):
-        torch.testing.assert_close(part(table_of(rewards + shift, group)), part(table_of(rewards, group)), atol=1e-9, rtol=1e-9)
+        torch.testing.assert_close(
+            part(table_of(rewards + shift, group)), part(table_of(rewards, group)), atol=1e-9, rtol=1e-9
+        )
     norm = advantages.group_norm(eps=0.0)
-    torch.testing.assert_close(norm(table_of(scale * rewards, group)), norm(table_of(rewards, group)), atol=1e-8, rtol=1e-8)
+    torch.testing.assert_close(
+        norm(table_of(scale * rewards, group)), norm(table_of(rewards, group)), atol=1e-8, rtol=1e-8
+    )
     factor = size / (size - 1)
     torch.testing.assert_close(
         advantages.leave_one_out()(table_of(rewards, group)), factor * advantages.group_mean()(table_of(rewards, group))
@@ -94,7 +100,9 @@ def test_group_advantages_and_changes_of_the_rewards(size: int, seed: int, scale
 @pytest.mark.parametrize("value", [0.1, 1 / 3, 1e6 + 0.1, -7.7, 0.0])
 @pytest.mark.parametrize("name", ["leave_one_out", "group_mean", "group_norm"])
 def test_equal_rewards_give_exactly_zero_whatever_the_float_noise(value: float, name: str) -> None:
-    rewards = torch.tensor([value * 3 / 3, value, value + abs(value) * 2e-16, value - abs(value) * 2e-16] * 2, dtype=torch.float64)
+    rewards = torch.tensor(
+        [value * 3 / 3, value, value + abs(value) * 2e-16, value - abs(value) * 2e-16] * 2, dtype=torch.float64
+    )
     have = getattr(advantages, name)()(table_of(rewards, torch.tensor([0] * 8)))
     assert (have == 0).all()
 
@@ -118,7 +126,8 @@ def test_aggregations_coincide_for_equal_lengths_and_groups(groups: int, size: i
     logp, advantage = draw_logp(rows, generator), torch.randn(count, generator=generator, dtype=torch.float64)
     modes = ["token_mean", "seq_mean_token_mean", "prompt_mean", "seq_mean_token_sum_norm"]
     results = [
-        rows.loss(Algorithm(aggregation=getattr(aggregation, mode)()), logp.tolist(), advantage.tolist()) for mode in modes
+        rows.loss(Algorithm(aggregation=getattr(aggregation, mode)()), logp.tolist(), advantage.tolist())
+        for mode in modes
     ]
     for loss, gradient in results[1:]:
         torch.testing.assert_close(loss, results[0][0], rtol=1e-10, atol=1e-10)

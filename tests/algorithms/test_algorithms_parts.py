@@ -26,7 +26,9 @@ def test_a_variant_differs_in_what_was_named_and_in_nothing_else() -> None:
 
 
 def test_configuration_names_a_preset_and_changes_its_parts() -> None:
-    algorithm = load(AlgorithmConfig, [], {"preset": "dr_grpo", "trust.high": "0.3", "kl": '{kind = "in_loss", coef = 0.1}'}).build()
+    algorithm = load(
+        AlgorithmConfig, [], {"preset": "dr_grpo", "trust.high": "0.3", "kl": '{kind = "in_loss", coef = 0.1}'}
+    ).build()
     assert algorithm.trust == trust.clip(low=0.2, high=0.3)
     assert algorithm.kl == kl.in_loss(coef=0.1)
     assert "trust = clip(low=0.2, high=0.3)" in algorithm.explain()
@@ -105,7 +107,12 @@ def test_every_documented_kind_has_an_equation_and_a_reason() -> None:
 
 
 def test_a_new_surrogate_is_a_decorated_function() -> None:
-    @part("trust", "l_it = -4/{tau:g} sigmoid({tau:g} (x_it - 1)) A_it", r"\ell_{{it}} = -\tfrac{{4}}{{{tau:g}}}\sigma({tau:g}(x_{{it}}-1))A_{{it}}", "ratio")
+    @part(
+        "trust",
+        "l_it = -4/{tau:g} sigmoid({tau:g} (x_it - 1)) A_it",
+        r"\ell_{{it}} = -\tfrac{{4}}{{{tau:g}}}\sigma({tau:g}(x_{{it}}-1))A_{{it}}",
+        "ratio",
+    )
     def example_soft_gate(tokens: Tokens, ratio: Tensor, *, tau: float = 1.0) -> Tensor:
         """A sigmoid gate instead of a clip."""
         return -4 / tau * torch.sigmoid(tau * (ratio - 1)) * tokens.advantage

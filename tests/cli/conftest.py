@@ -41,10 +41,12 @@ class Outcome:
 
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to work in, with the configuration ``tiny.toml``."""
+    """An empty folder to work in, with the configuration ``tiny.toml``, and ``file.toml`` for other tasks."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     (tmp_path / "tiny.toml").write_text(TINY, encoding="utf-8")
+    without_options = TINY.replace("options = { digits = 2 }\n", "")
+    (tmp_path / "file.toml").write_text(without_options, encoding="utf-8")
     return tmp_path
 
 

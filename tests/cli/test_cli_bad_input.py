@@ -61,7 +61,7 @@ def rows(folder: Path, *records: object) -> str:
         (["tiny.toml", "--task.options.digit", "3"], ["'digit'", "Did you mean 'digits'?"]),
         (["tiny.toml", "--task.name", "gym:chain_sums"], ["chain_sums", "Did you mean", "chain_sum'"]),
         (["tiny.toml", "--task.heldout_size", "10**9"], ["task.heldout_size"]),
-        (["tiny.toml", "--task.train_size", "1000000"], ["task.train_size"]),
+        (["tiny.toml", "--task.options.digits", "1", "--task.train_size", "5000"], ["task.train_size"]),
         (["tiny.toml", "--task.prompt", "no place"], ["task.prompt"]),
         (["tiny.toml", "--reward.verifier", "boxd"], ["reward.verifier", "boxed"]),
         (["tiny.toml", "--rollout.max_new_tokens", "300"], ["rollout.max_new_tokens", "context of 256"]),
@@ -70,8 +70,8 @@ def rows(folder: Path, *records: object) -> str:
         (["tiny.toml", "--model.path", "nobody/no-such-model"], ["model.path = 'nobody/no-such-model'"]),
         (["tiny.toml", "--model.path", "tiny.toml"], ["model.path = 'tiny.toml'"]),
         (["tiny.toml", "--model.device", "tpu"], ["model.device = 'tpu'"]),
-        (["tiny.toml", "--task.name", "file"], ["task.path"]),
-        (["tiny.toml", *FILE, "missing.jsonl"], ["missing.jsonl"]),
+        (["file.toml", "--task.name", "file"], ["task.path"]),
+        (["file.toml", *FILE, "missing.jsonl"], ["missing.jsonl"]),
     ],
     ids=lambda value: " ".join(value[1:]) if isinstance(value, list) and value and value[0].endswith("toml") else "",
 )
@@ -95,24 +95,24 @@ def unknown_key(folder: Path) -> list[str]:
 
 
 def empty_data(folder: Path) -> list[str]:
-    return ["tiny.toml", *FILE, written(folder, "")]
+    return ["file.toml", *FILE, written(folder, "")]
 
 
 def row_without_prompt(folder: Path) -> list[str]:
-    return ["tiny.toml", *FILE, rows(folder, {"prompt": "1+1", "answer": "2"}, {"question": "1+2", "answer": "3"})]
+    return ["file.toml", *FILE, rows(folder, {"prompt": "1+1", "answer": "2"}, {"question": "1+2", "answer": "3"})]
 
 
 def row_that_is_not_json(folder: Path) -> list[str]:
-    return ["tiny.toml", *FILE, written(folder, '{"prompt": "1+1", "answer": "2"}\nnot json\n')]
+    return ["file.toml", *FILE, written(folder, '{"prompt": "1+1", "answer": "2"}\nnot json\n')]
 
 
 def data_that_is_not_text(folder: Path) -> list[str]:
-    return ["tiny.toml", *FILE, written(folder, b"\xff\xfe\x00")]
+    return ["file.toml", *FILE, written(folder, b"\xff\xfe\x00")]
 
 
 def prompt_longer_than_the_context(folder: Path) -> list[str]:
     long = {"prompt": "1+" * 200, "answer": "2"}
-    return ["tiny.toml", *FILE, rows(folder, *[{"prompt": f"{i}+1", "answer": "2"} for i in range(30)], long)]
+    return ["file.toml", *FILE, rows(folder, *[{"prompt": f"{i}+1", "answer": "2"} for i in range(30)], long)]
 
 
 def saved_model(folder: Path, **changes: object) -> Path:
@@ -125,9 +125,9 @@ def saved_model(folder: Path, **changes: object) -> Path:
 
 def messages_without_a_template(folder: Path) -> list[str]:
     saved_model(folder, chat_template=None)
-    chat = [{"role": "user", "content": "1+1"}]
-    data = rows(folder, *[{"prompt": chat, "answer": str(i)} for i in range(30)])
-    return ["tiny.toml", "--model.path", "model", "--task.name", "file", "--task.path", data]
+    chats = [[{"role": "user", "content": f"{i}+1"}] for i in range(60)]
+    data = rows(folder, *[{"prompt": chat, "answer": "2"} for chat in chats])
+    return ["file.toml", "--model.path", "model", "--task.name", "file", "--task.path", data]
 
 
 def chat_without_a_template(folder: Path) -> list[str]:
@@ -211,7 +211,7 @@ def test_an_extra_that_is_not_installed(
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setenv("SUREFOOT_CACHE", str(workplace / "cache"))
     written(workplace, b"PAR1", "data.parquet")
-    refused(surefoot("train", "tiny.toml", *words), f"pip install 'surefoot[{extra}]'")
+    refused(surefoot("train", "file.toml", *words), f"pip install 'surefoot[{extra}]'")
     assert not (workplace / "runs").exists()
 
 
@@ -297,7 +297,8 @@ def test_bad_input_to_the_others(surefoot: Callable[..., Outcome], workplace: Pa
     refused(surefoot("demo", "--seeed", "3"), "--seeed")
     refused(surefoot("demo", "--seed", "x"), "'--seed'")
     data = rows(workplace, *[{"prompt": f"{i}+1=", "answer": str(i + 1)} for i in range(60)])
-    refused(surefoot("sft", "sft.toml", *FILE, data, "--task.options", "{}"), "no demonstrations")
+    (workplace / "plain.toml").write_text("[task]\nheldout_size = 4\n")
+    refused(surefoot("sft", "plain.toml", *FILE, data), "no demonstrations")
     assert not (workplace / "runs").exists()
 
 

@@ -123,7 +123,7 @@ def test_a_defect_keeps_its_traceback(surefoot: Callable[..., Outcome], monkeypa
         surefoot("train", "tiny.toml", "--dry-run")
 
 
-def test_ctrl_c_says_how_to_go_on_and_it_does(workplace: Path) -> None:
+def test_ctrl_c_says_how_to_go_on_and_it_does(surefoot: Callable[..., Outcome], workplace: Path) -> None:
     """Interrupt a real process in the middle of a run, then paste the command that it printed."""
     words = [sys.executable, "-m", "surefoot", "train", "tiny.toml", "--train.steps", "12", "--checkpoint.every", "1"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -138,8 +138,7 @@ def test_ctrl_c_says_how_to_go_on_and_it_does(workplace: Path) -> None:
     assert len(said) == 1
     command = said[0].split(": ")[-1].split()
     assert command == ["surefoot", *words[3:], "--resume"]
-    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert surefoot(*command[1:]).code == 0
     assert [record["step"] for record in read_lines(metrics)] == list(range(1, 13))
 
 

@@ -5,11 +5,11 @@ follows from the word after the fence:
 
 ========  ========================================================================================================
 python    executed; the blocks of a page share their names
-toml      validated as the configuration of a run; ``toml sft`` as one of ``surefoot sft``; ``toml name.toml`` is written
-          to that file for the blocks after it
+toml      validated as the configuration of a run; ``toml sft`` as one of ``surefoot sft``; ``toml name.toml`` is kept
+          in that file for the blocks after it
 jsonl     every line must be JSON; ``jsonl name.jsonl`` is written to that file
 json      must be JSON
-bash      ``surefoot`` lines run, ``make`` lines must name a target, ``pip install`` lines name extras that exist
+bash      ``surefoot`` lines run, ``make`` lines must name a target, ``pip install`` lines extras that exist
 text      output, not executed
 ========  ========================================================================================================
 

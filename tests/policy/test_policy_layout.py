@@ -47,7 +47,7 @@ def test_layouts_agree_in_the_gradient(name: str) -> None:
         assert value.isfinite().all()
         for other in gradients[1:]:
             # Some architectures compute norms and softmax in float32 whatever the weights are.
-            torch.testing.assert_close(other[key], value, atol=5e-6, rtol=5e-6)
+            assert (other[key] - value).norm() <= 1e-5 * value.norm(), key
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

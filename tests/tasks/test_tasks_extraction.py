@@ -158,7 +158,9 @@ def test_free_text_with_other_golds(text: str, gold: str | None, found: str | No
     assert free_answer(text, gold) == found
 
 
-@given(st.text(alphabet="ab5 =.:\n\\{}<>answerboxdthink/", max_size=80), st.sampled_from(["7", "w", "a b", "a\nb", None]))
+@given(
+    st.text(alphabet="ab5 =.:\n\\{}<>answerboxdthink/", max_size=80), st.sampled_from(["7", "w", "a b", "a\nb", None])
+)
 def test_no_text_breaks_it_and_no_answer_is_empty(text: str, gold: str | None):
     found = free_answer(text, gold)
     assert found is None or found.strip()

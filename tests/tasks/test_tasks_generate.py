@@ -42,7 +42,10 @@ class TestEveryGenerator:
             assert large.heldout[:20] == small.heldout
 
     def test_no_seed_moves_a_problem_to_the_other_part(self, base: dict[str, Any]):
-        first, second = build(base, train_size=400, heldout_size=50), build(base, seed=1, train_size=400, heldout_size=50)
+        first, second = (
+            build(base, train_size=400, heldout_size=50),
+            build(base, seed=1, train_size=400, heldout_size=50),
+        )
         assert [p.prompt_id for p in first.train] != [p.prompt_id for p in second.train]
         assert not {p.prompt_id for p in first.train} & {p.prompt_id for p in second.heldout}
         assert not {p.prompt_id for p in first.heldout} & {p.prompt_id for p in second.train}

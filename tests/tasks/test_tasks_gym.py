@@ -52,7 +52,15 @@ def test_gold_answers_are_right_in_every_wording_and_meaningless_ones_are_not(na
         for wording in ("{}", "I count 12.\n<answer>{}</answer>", "I count 12.\n\nThe answer is: {}"):
             score = verdict(task, wording.format(prompt.answer), prompt)
             assert score.total == 1.0 and score.correct, (prompt, score)
-        for text in ("", "no idea", "<answer>zzz</answer>", "1e999999", "nan", "<answer>nan</answer>", "<answer></answer>"):
+        for text in (
+            "",
+            "no idea",
+            "<answer>zzz</answer>",
+            "1e999999",
+            "nan",
+            "<answer>nan</answer>",
+            "<answer></answer>",
+        ):
             score = verdict(task, text, prompt)
             assert score.total == 0.0 and not score.correct, (prompt, text, score)
 
@@ -63,7 +71,9 @@ def sums() -> Task:
 
 
 def test_problems_are_those_of_reasoning_gym(sums: Task):
-    dataset = reasoning_gym.create_dataset("chain_sum", seed=0, size=500, min_terms=2, max_terms=2, min_digits=2, max_digits=2)
+    dataset = reasoning_gym.create_dataset(
+        "chain_sum", seed=0, size=500, min_terms=2, max_terms=2, min_digits=2, max_digits=2
+    )
     own = {entry["question"]: entry["answer"] for entry in (dataset[i] for i in range(60))}
     assert all(own[prompt.content] == prompt.answer for prompt in (*sums.train, *sums.heldout))
 
@@ -73,7 +83,12 @@ def test_a_completion_that_only_holds_the_gold_answer_earns_nothing(sums: Task):
     dataset = reasoning_gym.create_dataset("chain_sum", seed=0, size=1)
     entry = {"question": prompt.text, "answer": prompt.answer, "metadata": dict(prompt.metadata)}
     assert dataset.score_answer(f"{prompt.answer} or {prompt.answer}", entry) > 0  # the trap
-    for text in (f"{prompt.answer} or 77777", f"{prompt.answer}77777", f"77777{prompt.answer}", f"<answer>{prompt.answer} or 7</answer>"):
+    for text in (
+        f"{prompt.answer} or 77777",
+        f"{prompt.answer}77777",
+        f"77777{prompt.answer}",
+        f"<answer>{prompt.answer} or 7</answer>",
+    ):
         score = verdict(sums, text, prompt)
         assert score.total == 0.0 and score.correct is False, text
     partial = verdict(sums, f"<answer>{prompt.answer} or 7</answer>", prompt)
@@ -108,14 +123,18 @@ def test_options_reach_the_generator(sums: Task):
     [
         ("chain_sums", {}, "unknown data set of reasoning-gym 'chain_sums'. Did you mean 'chain_sum'?"),
         ("", {}, "unknown data set of reasoning-gym ''"),
-        ("chain_sum", {"max_term": 3}, "unknown option 'max_term' of the task 'gym:chain_sum'. Did you mean 'max_terms'?"),
+        (
+            "chain_sum",
+            {"max_term": 3},
+            "unknown option 'max_term' of the task 'gym:chain_sum'. Did you mean 'max_terms'?",
+        ),
         ("chain_sum", {"seed": 3}, "set task.seed instead"),
         ("chain_sum", {"size": 3}, "set task.train_size and task.heldout_size instead"),
         ("chain_sum", {"min_terms": 5, "max_terms": 2}, "max_terms must be >= min_terms"),
         ("chain_sum", {"min_terms": "five"}, "reasoning-gym refuses task.options"),
         ("composite", {}, "Must specify at least one dataset"),
-        ("game_of_life_halting", {}, "calls the answer 'zzz' right for all"),
-        ("coin_flip", {}, "calls the answer '0' right for all"),
+        ("game_of_life_halting", {}, "calls the answer 'zzz' right for 12 of 12"),
+        ("coin_flip", {}, "calls the answer '0' right for"),
     ],
 )
 def test_mistakes_are_one_clear_line(name: str, options: dict[str, object], words: str):
@@ -137,20 +156,19 @@ def test_problems_do_not_depend_on_the_process():
         "from surefoot.tasks.build import build_task; from surefoot.tasks.config import TaskConfig;"
         "print(build_task(TaskConfig(name='gym:chain_sum', train_size=50, heldout_size=5)).fingerprint)"
     )
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
-            capture_output=True, text=True, check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }  # fmt: skip
-    assert len(outputs) == 1
+    environment = {"PYTHONHASHSEED": "1", "PYTHONPATH": ":".join(sys.path)}
+    other = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == gym("chain_sum", train_size=50, heldout_size=5).fingerprint
 
 
 def test_an_answer_that_would_be_evaluated_is_not(tmp_path):
     task = gym("n_queens")
     mark = tmp_path / "mark"
-    for text in (f"open({str(mark)!r}, 'w')", f"[open({str(mark)!r}, 'w')]", f"__import__('pathlib').Path({str(mark)!r}).touch()"):
+    for text in (
+        f"open({str(mark)!r}, 'w')",
+        f"[open({str(mark)!r}, 'w')]",
+        f"__import__('pathlib').Path({str(mark)!r}).touch()",
+    ):
         score = verdict(task, f"<answer>{text}</answer>")
         assert not score.correct and "not a plain value" in score.text
     task = gym("simple_integration")

@@ -23,7 +23,12 @@ from tests.training.tiny import TINY, digits_reward
 
 Seen = dict[str, Any]
 # The bases that some rows need: options without which the key has nothing to act on.
-LEARNS = {"rollout": {"max_new_tokens": 6}, "train": {"steps": 2}, "evaluation": {"every": 1}, "checkpoint": {"every": 1}}
+LEARNS = {
+    "rollout": {"max_new_tokens": 6},
+    "train": {"steps": 2},
+    "evaluation": {"every": 1},
+    "checkpoint": {"every": 1},
+}
 GREEDY_OFF = {"evaluation": {"temperature": 1.0, "samples": 4}}
 GRADED = {"grade": "verifier"}
 
@@ -39,7 +44,11 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "model.logprob_chunk": ("logit_rows", 3, {}),
     "model.attention": ("attention", "eager", {}),
     "task.name": ("samples", "chain_mod", {"task": {"options": {}}}),
-    "task.path": ("samples", "<file>", {"task": {"name": "file", "path": "<other file>", "options": {}, "heldout_share": 0.3}}),
+    "task.path": (
+        "samples",
+        "<file>",
+        {"task": {"name": "file", "path": "<other file>", "options": {}, "heldout_share": 0.3}},
+    ),
     "task.heldout_path": (
         "heldout",
         "<other file>",
@@ -149,7 +158,9 @@ def observe(config: RunConfig, base: dict[str, Any], monkeypatch: pytest.MonkeyP
         reward = as_reward(lambda prompt, completion, answer: 1.0)
     if base.get("gold"):
         completion = assemble_module.Completion
-        monkeypatch.setattr(assemble_module, "Completion", lambda prompt, _, *rest: completion(prompt, f">{prompt.answer}", *rest))
+        monkeypatch.setattr(
+            assemble_module, "Completion", lambda prompt, _, *rest: completion(prompt, f">{prompt.answer}", *rest)
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -163,23 +174,27 @@ def observe(config: RunConfig, base: dict[str, Any], monkeypatch: pytest.MonkeyP
     from safetensors.torch import load_file
 
     weights = load_file(run / "model" / "model.safetensors")
-    return seen | lines | {
-        "error": None,
-        "folder": str(run),
-        "samples": training,
-        "heldout": "".join(file.read_text() for file in sorted((run / "samples").glob("heldout-*"))),
-        "rewards": [record["reward"] for record in records],
-        "finishes": [record["finish"] for record in records],
-        "files": sorted({p.name.split(".")[0] for p in run.iterdir()}),
-        "states": sorted(p.name for p in (run / "state").iterdir()),
-        "weights": hashlib.sha256(b"".join(v.float().numpy().tobytes() for v in weights.values())).hexdigest(),
-        "parameters": sum(value.numel() for value in weights.values()),
-        "dtype": {str(value.dtype) for value in weights.values()},
-        "updates": result.summary["updates"],
-        "kept": [json.loads(line)["batch/rows_kept"] for line in lines["metrics"].splitlines()],
-        "threads": torch.get_num_threads(),
-        "fingerprint": json.loads(next((run / "state").glob("*/state.json")).read_text())["task"],
-    }
+    return (
+        seen
+        | lines
+        | {
+            "error": None,
+            "folder": str(run),
+            "samples": training,
+            "heldout": "".join(file.read_text() for file in sorted((run / "samples").glob("heldout-*"))),
+            "rewards": [record["reward"] for record in records],
+            "finishes": [record["finish"] for record in records],
+            "files": sorted({p.name.split(".")[0] for p in run.iterdir()}),
+            "states": sorted(p.name for p in (run / "state").iterdir()),
+            "weights": hashlib.sha256(b"".join(v.float().numpy().tobytes() for v in weights.values())).hexdigest(),
+            "parameters": sum(value.numel() for value in weights.values()),
+            "dtype": {str(value.dtype) for value in weights.values()},
+            "updates": result.summary["updates"],
+            "kept": [json.loads(line)["batch/rows_kept"] for line in lines["metrics"].splitlines()],
+            "threads": torch.get_num_threads(),
+            "fingerprint": json.loads(next((run / "state").glob("*/state.json")).read_text())["task"],
+        }
+    )
 
 
 def read(file: Path) -> str:
@@ -310,7 +325,9 @@ def test_changing_the_key_of_supervised_training_changes_something(
         "check_every": 2,
         "threads": 1,
     }
-    changed = merge(base, {"runs": str(tmp_path / "changed")} | nested(key, str(tmp_path / "x") if key == "runs" else value))
+    changed = merge(
+        base, {"runs": str(tmp_path / "changed")} | nested(key, str(tmp_path / "x") if key == "runs" else value)
+    )
     reward = None
     if key == "target_accuracy":
         from surefoot.rewards.functions import as_reward

@@ -22,7 +22,9 @@ from surefoot.types import Finish, Group, Prompt, Sample, Score, Status
 from tests.training.tiny import tiny
 
 
-def make_groups(policy: Any, sizes: Sequence[int] = (4, 4, 3), *, seed: int = 0, eos_in_prompt: bool = False) -> list[Group]:
+def make_groups(
+    policy: Any, sizes: Sequence[int] = (4, 4, 3), *, seed: int = 0, eos_in_prompt: bool = False
+) -> list[Group]:
     """Groups of random samples of unequal length, with the log-probabilities of these weights as behaviour."""
     rng = np.random.default_rng(seed)
     groups = []
@@ -105,7 +107,8 @@ def test_order_of_groups_and_of_samples(preset: str, monkeypatch: pytest.MonkeyP
     groups = make_groups(load_policy(tiny(Path("unused")).model))
     want, _ = gradient(monkeypatch, groups, algorithm={"preset": preset})
     shuffled = [
-        Group(group.prompt, tuple(reversed(group.samples)), tuple(reversed(group.scores))) for group in (groups[2], groups[0], groups[1])
+        Group(group.prompt, tuple(reversed(group.samples)), tuple(reversed(group.scores)))
+        for group in (groups[2], groups[0], groups[1])
     ]
     have, _ = gradient(monkeypatch, shuffled, algorithm={"preset": preset})
     same(have, want)
@@ -113,7 +116,9 @@ def test_order_of_groups_and_of_samples(preset: str, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("tokens", [1, 30, 10**6])
 @pytest.mark.parametrize("preset", ["grpo", "grpo_token", "dr_grpo"])
-def test_on_policy_the_ratio_is_one_and_the_engine_agrees(preset: str, tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_policy_the_ratio_is_one_and_the_engine_agrees(
+    preset: str, tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     groups = make_groups(load_policy(tiny(Path("unused")).model))
     _, metrics = gradient(monkeypatch, groups, algorithm={"preset": preset}, train={"micro_batch_tokens": tokens})
     assert metrics["policy/ratio_max"] == 1.0
@@ -178,10 +183,13 @@ def test_batches_with_nothing_to_learn_take_no_step(preset: str, monkeypatch: py
     policy = load_policy(tiny(Path("unused")).model)
     groups = make_groups(policy)
     options = {"algorithm": {"preset": preset, "kl": "none"}}
-    invalid = [Group(g.prompt, g.samples, tuple(Score.failed(Status.INVALID, "nan") for _ in g.samples)) for g in groups]
+    invalid = [
+        Group(g.prompt, g.samples, tuple(Score.failed(Status.INVALID, "nan") for _ in g.samples)) for g in groups
+    ]
     zero = [Group(g.prompt, g.samples, tuple(Score(total=0.0) for _ in g.samples)) for g in groups]
     empty = [
-        Group(g.prompt, tuple(Sample.of(s.ids[:3], s.ids[:0], prompt_id="e") for s in g.samples), g.scores) for g in groups
+        Group(g.prompt, tuple(Sample.of(s.ids[:3], s.ids[:0], prompt_id="e") for s in g.samples), g.scores)
+        for g in groups
     ]
     for batch in (invalid, zero, empty):
         grads, metrics = gradient(monkeypatch, batch, **options)
@@ -223,7 +231,9 @@ def test_untrusted_behaviour_tokens_have_no_gradient_and_are_counted(monkeypatch
     options = {"preset": "dr_grpo", "ratio": {"anchor": "behaviour"}}
     grads, metrics = gradient(monkeypatch, batch, algorithm=options)
     assert all(value.isfinite().all() for value in grads.values())
-    assert metrics["policy/untrusted_tokens"] == pytest.approx(1 / sum(len(s.logp_behaviour[s.mask]) for s in group.samples))
+    assert metrics["policy/untrusted_tokens"] == pytest.approx(
+        1 / sum(len(s.logp_behaviour[s.mask]) for s in group.samples)
+    )
 
 
 def test_non_finite_weights_stop_the_step_and_name_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +259,9 @@ def test_several_updates_see_the_old_policy_of_the_batch(tmp_path: Path) -> None
     from surefoot.training.loop import train
     from tests.training.tiny import digits_reward
 
-    config = tiny(tmp_path, train={"steps": 1, "epochs": 3}, optimiser={"lr": 3e-3}, algorithm=merge({"preset": "grpo_token"}, {}))
+    config = tiny(
+        tmp_path, train={"steps": 1, "epochs": 3}, optimiser={"lr": 3e-3}, algorithm=merge({"preset": "grpo_token"}, {})
+    )
     result = train(config, reward=digits_reward())
     import json
 

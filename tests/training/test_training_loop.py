@@ -62,12 +62,19 @@ def test_the_model_of_a_run_loads_with_transformers_and_is_the_trained_one(tmp_p
     for name, parameter in model.named_parameters():
         assert torch.equal(parameter, state[name])
     assert tokenizer.decode(tokenizer("12+34=").input_ids) == "12+34="
-    again = train(tiny(tmp_path, name="again", model={"path": str(result.model)}, train={"steps": 1}), reward=digits_reward())
+    again = train(
+        tiny(tmp_path, name="again", model={"path": str(result.model)}, train={"steps": 1}), reward=digits_reward()
+    )
     assert again.summary["before"]["accuracy"] == result.summary["after"]["accuracy"]
 
 
 def test_the_reward_goes_up(tmp_path: Path) -> None:
-    config = tiny(tmp_path, train={"steps": 12, "prompts_per_step": 6, "group_size": 6}, optimiser={"lr": 3e-3}, evaluation={"every": 0})
+    config = tiny(
+        tmp_path,
+        train={"steps": 12, "prompts_per_step": 6, "group_size": 6},
+        optimiser={"lr": 3e-3},
+        evaluation={"every": 0},
+    )
     metrics = lines(train(config, reward=digits_reward()).folder / "metrics.jsonl")
     assert metrics[-1]["reward/mean"] > metrics[0]["reward/mean"] + 0.2
 
@@ -82,13 +89,17 @@ def test_two_runs_of_one_configuration_are_equal_and_another_seed_differs(tmp_pa
 
 
 def test_a_learning_rate_of_zero_leaves_the_policy_and_its_divergence_at_rest(tmp_path: Path) -> None:
-    config = tiny(tmp_path, algorithm={"preset": "grpo"}, optimiser={"lr": 0.0}, train={"updates_per_step": 3, "epochs": 2})
+    config = tiny(
+        tmp_path, algorithm={"preset": "grpo"}, optimiser={"lr": 0.0}, train={"updates_per_step": 3, "epochs": 2}
+    )
     result = train(config, reward=digits_reward())
     for record in lines(result.folder / "metrics.jsonl"):
         assert record["policy/kl_behaviour"] < 1e-10
         assert record["policy/kl_reference"] == 0.0
         assert record["policy/mismatch_max"] < 1e-4
-    assert (result.folder / "best" / "model.safetensors").read_bytes() == (result.model / "model.safetensors").read_bytes()
+    assert (result.folder / "best" / "model.safetensors").read_bytes() == (
+        result.model / "model.safetensors"
+    ).read_bytes()
 
 
 @pytest.mark.parametrize("bad", [float("nan"), None, float("inf")])
@@ -101,7 +112,9 @@ def test_an_unusable_reward_marks_its_sample_and_no_other(bad: Any, tmp_path: Pa
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        result = train(tiny(tmp_path, train={"steps": 2}, evaluation={"every": 0, "problems": 4}), reward=as_reward(sometimes))
+        result = train(
+            tiny(tmp_path, train={"steps": 2}, evaluation={"every": 0, "problems": 4}), reward=as_reward(sometimes)
+        )
     assert any("could not be graded" in str(warning.message) for warning in caught)
     for record in lines(result.folder / "metrics.jsonl"):
         assert record["reward/ungraded"] == pytest.approx(0.25)
@@ -136,7 +149,9 @@ def test_equal_rewards_take_no_step_and_say_so(tmp_path: Path) -> None:
 def test_truncation_is_reported_and_no_stop_token_is_made_up(tmp_path: Path) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        result = train(tiny(tmp_path, rollout={"max_new_tokens": 3}, health={"truncated_above": 0.2}), reward=digits_reward())
+        result = train(
+            tiny(tmp_path, rollout={"max_new_tokens": 3}, health={"truncated_above": 0.2}), reward=digits_reward()
+        )
     assert sum("cut by the budget" in str(warning.message) for warning in caught) == 1
     assert [record["name"] for record in lines(result.folder / "warnings.jsonl")].count("truncated") == 1
     for record in lines(result.folder / "samples" / "step-000001.jsonl"):
@@ -230,9 +245,7 @@ def test_supervised_gradient_is_the_mean_over_tokens_whatever_the_split(tmp_path
 
     parts = assemble(tiny(tmp_path))
     rng = np.random.default_rng(0)
-    samples = [
-        Sample.of(rng.integers(3, 60, 5), rng.integers(3, 60, n), prompt_id=str(n)) for n in (1, 4, 9)
-    ]
+    samples = [Sample.of(rng.integers(3, 60, 5), rng.integers(3, 60, n), prompt_id=str(n)) for n in (1, 4, 9)]
     results = []
     for limit in (10**6, 20, 1):
         value = supervised_gradient(parts, samples, limit)

@@ -77,7 +77,8 @@ def test_killed_at_ten_random_moments(uninterrupted: tuple[dict[str, bytes], flo
     killed = 0
     while killed < KILLS:
         code = in_child(
-            lambda: train(config(tmp_path), reward=digits_reward(), resume=True), kill_after=rng.uniform(0.05, 0.6 * seconds)
+            lambda: train(config(tmp_path), reward=digits_reward(), resume=True),
+            kill_after=rng.uniform(0.05, 0.6 * seconds),
         )
         if code == 0:  # it finished before it could be killed: begin again, so that all kills hit a run at work
             assert contents(tmp_path) == expected
@@ -151,10 +152,23 @@ def test_a_damaged_state_is_passed_over_for_the_one_before_it(
 
 def test_every_prompt_of_an_epoch_is_used_once_across_a_resume(tmp_path: Path) -> None:
     steps = 8  # 8 steps x 3 prompts = one epoch of 24
-    full = tiny(tmp_path, train={"steps": steps}, track={"samples_per_step": 12}, checkpoint={"every": 3}, evaluation={"every": 0})
+    full = tiny(
+        tmp_path,
+        train={"steps": steps},
+        track={"samples_per_step": 12},
+        checkpoint={"every": 3},
+        evaluation={"every": 0},
+    )
     assert in_child(lambda: train(full, reward=digits_reward()), kill_after=None) == 0
     again = full.model_copy(update={"name": "again"})
-    assert in_child(lambda: train(again.model_copy(update={"train": again.train.model_copy(update={"steps": 5})}), reward=digits_reward())) == 0
+    assert (
+        in_child(
+            lambda: train(
+                again.model_copy(update={"train": again.train.model_copy(update={"steps": 5})}), reward=digits_reward()
+            )
+        )
+        == 0
+    )
     assert in_child(lambda: train(again, reward=digits_reward(), resume=True)) == 0
     for name in ("tiny", "again"):
         prompts: dict[str, set[int]] = {}
