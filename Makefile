@@ -1,6 +1,7 @@
 # make demo   install what the demo needs, run it            make lint     style, types and the order of the rooms
 # make test   install everything, lint, then the tests       make format   rewrite the files in the house style
-# make bench  tokens per second and peak memory              make clean    remove the environment and the caches
+# make bench  tokens per second and peak memory              make docs     the pages that are made from the code
+# make clean  remove the environment and the caches
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -8,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
 CHECKED := surefoot tests benchmarks
 
-.PHONY: demo test test-slow lint format bench clean setup-demo setup
+.PHONY: demo test test-slow lint format bench docs clean setup-demo setup
 .DEFAULT_GOAL := test
 
 demo: setup-demo
@@ -32,6 +33,9 @@ format: setup
 
 bench: setup
 	$(BIN)/python benchmarks/throughput.py $(ARGS)
+
+docs: setup
+	$(BIN)/python -m surefoot.cli.reference > docs/configuration.md
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

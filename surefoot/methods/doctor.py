@@ -44,7 +44,8 @@ EXTRAS = {
     "wandb": "wandb",
     "trackio": "trackio",
 }
-PROBLEMS = 64
+PROBLEMS = 64  # whose gold answers are graded
+BUDGET = 32  # tokens of the completions that are sampled
 AGREEMENT = {torch.float32: 1e-4, torch.float64: 1e-4}
 KL_BOUND = 1e-4
 COARSE = 5e-2  # half precision keeps 8 to 11 bits: engine and trainer round differently
@@ -168,13 +169,14 @@ def template(parts: Parts) -> tuple[Outcome, str]:
 def agreement(config: RunConfig, parts: Parts) -> tuple[Outcome, str]:
     """The log-probabilities that the engine recorded against those that the trainer computes, on the same weights."""
     samples: list[Sample] = []
-    prompts = _problems(parts)[:4]
+    prompts = _problems(parts)[:3]
+    sampling = replace(parts.sampling, max_new_tokens=min(parts.sampling.max_new_tokens, BUDGET))
     requests = [
         Request(
             parts.renderer.ids(prompt),
             prompt.prompt_id,
-            tuple(derive(config.seed, "doctor", prompt.prompt_id, k) for k in range(2 + i)),
-            parts.sampling,
+            tuple(derive(config.seed, "doctor", prompt.prompt_id, k) for k in range(1 + i)),
+            sampling,
         )
         for i, prompt in enumerate(prompts)
     ]
@@ -236,13 +238,13 @@ def _idle(config: RunConfig, folder: str, steps: int) -> RunConfig:
         "optimiser": {"lr": 0.0},
         "train": {
             "steps": steps,
-            "prompts_per_step": min(config.train.prompts_per_step, 4),
-            "group_size": min(config.train.group_size, 4),
+            "prompts_per_step": min(config.train.prompts_per_step, 2),
+            "group_size": min(config.train.group_size, 2),
             "updates_per_step": 1,
             "epochs": 1,
         },
-        "rollout": {"max_new_tokens": min(config.rollout.max_new_tokens, 64)},
-        "evaluation": {"every": 0, "problems": 8, "samples": 1, "temperature": 0.0},
+        "rollout": {"max_new_tokens": min(config.rollout.max_new_tokens, BUDGET)},
+        "evaluation": {"every": 0, "problems": 1, "samples": 1, "temperature": 0.0},
         "checkpoint": {"every": 0, "keep_best": False},
         "track": {"tensorboard": False, "wandb": False, "trackio": False, "samples_per_step": 0},
         "health": {"truncated_above": 1.0, "entropy_below": 0.0, "mismatch_above": math.inf},

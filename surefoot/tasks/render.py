@@ -139,7 +139,8 @@ class Renderer:
             return str(self.tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=begin))
         except Exception as error:  # templates raise whatever they like
             roles = ", ".join(message["role"] for message in messages)
-            raise DataError(f"the tokenizer's chat template refuses the messages ({roles}): {error}") from error
+            reason = " ".join(str(error).split())
+            raise DataError(f"the tokenizer's chat template refuses the messages ({roles}): {reason}") from error
 
     def _encode(self, text: str) -> list[int]:
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from surefoot.evaluation.evaluate import is_right
 from surefoot.training.batch import Batch
 from surefoot.types import Finish, Group, StepReport
 
@@ -25,14 +26,14 @@ def measure_batch(groups: Sequence[Group], batch: Batch) -> StepReport:
         report.add("reward/mean", score.total)
         for name, value in score.components.items():
             report.add(f"reward/{name}", value)
-        if score.correct is not None:
-            report.add("reward/correct", score.correct)
-            report.add("length/right" if score.correct else "length/wrong", sample.length)
+        right = is_right(score)
+        report.add("reward/correct", right)
+        report.add("length/right" if right else "length/wrong", sample.length)
     for group, signal in zip(groups, batch.signal, strict=True):
-        correct = [score.correct for score in group.scores if score.correct is not None]
+        right = [is_right(score) for score in group.scores if score.valid]
         report.add("groups/no_signal", not signal)
-        report.add("groups/all_right", bool(correct) and all(correct))
-        report.add("groups/all_wrong", bool(correct) and not any(correct))
+        report.add("groups/all_right", bool(right) and all(right))
+        report.add("groups/all_wrong", bool(right) and not any(right))
     rewards = np.array([score.total for score in batch.scores if score.valid])
     if len(rewards):
         report.add("reward/std", float(rewards.std()))

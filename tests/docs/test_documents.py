@@ -308,3 +308,9 @@ steps = 3
         (tmp_path / "work").mkdir()
         with pytest.raises(RuntimeError):
             follow_page(page, tmp_path / "work", monkeypatch, slow=True)
+
+
+def test_the_reference_of_the_configuration_is_the_one_that_the_code_gives() -> None:
+    from surefoot.cli.reference import reference
+
+    assert (REPOSITORY / "docs" / "configuration.md").read_text(encoding="utf-8") == reference(), "run: make docs"

@@ -158,7 +158,7 @@ def test_a_template_that_does_not_hand_over_to_the_assistant_is_refused(template
 
 
 def test_options_that_do_not_fit_the_tokenizer():
-    with pytest.raises(DataError, match="has no chat template: set task.template = 'plain'"):
+    with pytest.raises(DataError, match=r"has no chat template: set task\.template = 'plain'"):
         Renderer(tokenizer(None), TaskConfig(template="chat"))
     for made, template in ((tokenizer(None), "auto"), (tokenizer(), "plain")):
         with pytest.raises(DataError, match=r"task\.system is given"):
