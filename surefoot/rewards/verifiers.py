@@ -99,7 +99,7 @@ def same_number(given: str, gold: str) -> bool:
     (True, False)
     """
     left, right = read_numeral(given), read_numeral(gold)
-    return left is not None and right is not None and  left.value == right.value
+    return left is not None and right is not None and left.value is not None and left.value == right.value
 
 
 def _same_either(given: str, gold: str) -> bool:

@@ -119,6 +119,11 @@ def test_a_verifier_that_does_not_say_correct_is_scaled():
     assert scores(RewardConfig(right=3.0, wrong=-1.0), made, "x")[0].total == pytest.approx(0.0)
 
 
+def test_components_of_the_verifier_stay():
+    made = task(1, verify=lambda prompt, text: Score(0.0, {"accuracy": 0.0, "partial": 0.5}, False))
+    assert scores(RewardConfig(), made, "x")[0].components == {"accuracy": 0.0, "partial": 0.5, "format": 1.0}
+
+
 def test_verdicts_that_could_not_be_reached_stay():
     def verify(prompt: Prompt, text: str) -> Score:
         if text == "boom":
@@ -129,5 +134,6 @@ def test_verdicts_that_could_not_be_reached_stay():
     assert [s.status for s in found] == [Status.ERROR, Status.TIMEOUT, Status.INVALID, Status.OK]
     assert [s.valid for s in found] == [False, False, False, True]
     assert found[3].total == 1.5
+    assert [dict(s.components) for s in found[:3]] == [{}, {}, {}]
     with pytest.raises(RewardError, match="the reward 'file' failed on all 2 completions: ValueError: broken"):
         scores(RewardConfig(), task(1, verify=verify), "boom", "boom")

@@ -261,4 +261,5 @@ def test_texts_and_numbers_of_gold_answers():
     ]
     assert [is_number(gold) for gold in ("3", 3, 0.5, "1,234", "x", True, None, [3])] == [True] * 4 + [False] * 4
     assert same_number("3", "3.0") and not same_number("three", "three")
+    assert not same_number("1e999999", "1e888888") and not same_number("3/0", "4/0")
     assert same_text("a\tb", " a b") and not same_text("ab", "a b")
