@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from surefoot.algorithms.algorithm import Algorithm, resolve
-from surefoot.algorithms.presets import PRESETS
+from surefoot.algorithms.algorithm import Algorithm
+from surefoot.algorithms.config import AlgorithmConfig
 from surefoot.config import Section, merge, nested, read_toml, validate
 from surefoot.errors import ConfigError, MissingExtraError
 from surefoot.evaluation.evaluate import Evaluation
@@ -165,7 +165,7 @@ def _values(schema: type[Section], config: Config) -> dict[str, Any]:
 def _plain(name: str, value: Any) -> Any:
     """An option as the configuration writes it."""
     if isinstance(value, Algorithm):
-        return {"preset": value.name if value.name in PRESETS else "grpo", **resolve(value)}
+        return AlgorithmConfig.of(value).model_dump(exclude_unset=True)
     if isinstance(value, Section):
         return value.model_dump(exclude_unset=True)
     if isinstance(value, Path):

@@ -75,9 +75,10 @@ def read_value(text: str) -> Any:
     (3, True, [1, 2], 'grpo')
     """
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        read = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
         return text
+    return read["value"] if len(read) == 1 else text
 
 
 def nested(dotted: str, value: Any) -> dict[str, Any]:
@@ -88,10 +89,18 @@ def nested(dotted: str, value: Any) -> dict[str, Any]:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables are merged key by key; every other value of ``over`` replaces that of ``base``."""
+    """Tables are merged key by key; every other value of ``over`` replaces that of ``base``.
+
+    A name under a table is the ``kind`` of that table: ``trust = "clip"`` in a file and ``trust.high`` over it are one part.
+
+    >>> merge({"trust": "clip"}, {"trust": {"high": 0.3}})
+    {'trust': {'kind': 'clip', 'high': 0.3}}
+    """
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)
+        if isinstance(old, str) and isinstance(value, Mapping):
+            old = {"kind": old}
         merged[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
     return merged
 
@@ -99,11 +108,14 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 def nearest(word: str, words: Iterable[str]) -> str:
     """`` Did you mean 'x'?`` for the closest known word, else the list of what there is (or nothing)."""
     known = sorted(set(words))
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5) or difflib.get_close_matches(
-        word.split(".")[-1], [name for name in known if "." not in name], n=1, cutoff=0.5
-    )
-    if close:
-        return f" Did you mean '{close[0]}'?"
+    last = {name.rsplit(".", 1)[-1]: name for name in reversed(known)}
+    leaf = word.rsplit(".", 1)[-1]
+    if word not in known and leaf in last:
+        return f" Did you mean '{last[leaf]}'?"
+    for close in difflib.get_close_matches(word, known, n=1, cutoff=0.5):
+        return f" Did you mean '{close}'?"
+    for close in difflib.get_close_matches(leaf, list(last), n=1, cutoff=0.6):
+        return f" Did you mean '{last[close]}'?"
     return f" Known: {', '.join(known)}." if known and len(known) <= 40 else ""
 
 
@@ -154,7 +166,7 @@ def _dump_table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str
 
 
 def _key(name: str) -> str:
-    return name if name and all(c.isascii() and (c.isalnum() or c in "_-") for c in name) else json.dumps(name)
+    return name if name and all(c.isascii() and (c.isalnum() or c in "_-") for c in name) else _text(name)
 
 
 def _scalar(value: Any) -> str:
@@ -165,12 +177,15 @@ def _scalar(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_scalar(item) for item in value) + "]"
     if isinstance(value, float):
-        return (
-            repr(value) if value == value and abs(value) != float("inf") else {"nan": "nan"}.get(str(value), str(value))
-        )
+        return repr(float(value))  # inf and nan are spelled alike in TOML
     if isinstance(value, int):
-        return str(value)
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+        return str(int(value))
+    return _text(str(value))
+
+
+def _text(value: str) -> str:
+    """A basic string: JSON's escapes, and one more that only TOML asks for."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _section(annotation: Any) -> type[BaseModel] | None:

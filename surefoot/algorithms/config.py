@@ -18,6 +18,7 @@ class AlgorithmConfig(Section):
     """A preset and changes to its parts: a name (``trust = "clip"``) or a table (``trust.high = 0.28``)."""
 
     preset: str = Field("grpo", description="name of the preset to start from; `surefoot cards` lists them")
+    name: str | None = Field(None, description="title of the card, for a variant")
     selection: Choice = Field(None, description="which rows stay")
     advantage: Choice = Field(None, description="from rewards to advantages")
     ratio: Choice = Field(None, description="importance ratio and its anchor")
@@ -37,13 +38,22 @@ class AlgorithmConfig(Section):
         changed = preset.but(**{slot: getattr(self, slot) for slot in SLOTS if getattr(self, slot) is not None})
         differences = [slot for slot in SLOTS if getattr(changed, slot) != getattr(preset, slot)]
         if not differences:
-            return preset
+            return preset.but(name=self.name or preset.name)
         return changed.but(
-            name=f"{self.preset} (varied)",
+            name=self.name or f"{self.preset} (varied)",
             ancestor=self.preset,
             changes="; ".join(f"{slot} = {getattr(changed, slot)!r}" for slot in differences) + ".",
         )
 
     def resolved(self) -> dict[str, Any]:
         """The section with every part and number written out."""
-        return {"preset": self.preset, **resolve(self.build())}
+        algorithm = self.build()
+        return {"preset": self.preset, "name": algorithm.name, **resolve(algorithm)}
+
+    @classmethod
+    def of(cls, algorithm: Algorithm) -> AlgorithmConfig:
+        """The section that builds this algorithm: its preset where it is one, else its parts over its ancestor's."""
+        if PRESETS.get(algorithm.name) == algorithm:
+            return cls(preset=algorithm.name)
+        preset = next((name for name in (algorithm.name, algorithm.ancestor) if name in PRESETS), "reinforce")
+        return cls(preset=preset, name=algorithm.name, **resolve(algorithm))

@@ -29,7 +29,10 @@ def reference() -> str:
     """The page, in Markdown."""
     lines = [HEAD, "## A run (`surefoot train`)", "", *_table(RunConfig, "")]
     lines += ["## Supervised training (`surefoot sft`)", ""]
-    lines += ["The sections model, task, reward, rollout, optimiser and evaluation are those of a run. Beside them:", ""]
+    lines += [
+        "The sections model, task, reward, rollout, optimiser and evaluation are those of a run. Beside them:",
+        "",
+    ]
     lines += _rows(SftConfig, "")
     return "\n".join(lines).rstrip() + "\n"
 

@@ -8,7 +8,7 @@ pass.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,10 +17,8 @@ from torch.nn import functional
 from surefoot.policy.head import Head, finish
 from surefoot.policy.layout import Layout, hidden_states
 from surefoot.policy.own_logits import own_logprobs
+from surefoot.policy.policy import Policy
 from surefoot.types import Packed
-
-if TYPE_CHECKING:
-    from surefoot.policy.policy import Policy
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,8 @@ def token_logprobs(policy: Policy, packed: Packed, *, layout: Layout = "right", 
     Args:
         policy: the model; ``policy.config.logprob_chunk`` tokens have their logits in memory at once.
         packed: the micro-batch, M loss tokens.
-        layout: how the sequences lie in the forward pass; changes speed, not values.
+        layout: how the sequences lie in the forward pass; changes speed, not values. A model whose head is not known
+            has its rows padded on the right whatever this says.
         entropy: whether to compute entropies.
 
     Raises:

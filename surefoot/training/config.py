@@ -121,6 +121,12 @@ class RunConfig(Section):
         return {**self.model_dump(), "algorithm": self.algorithm.resolved()}
 
 
+class SftOptimiserConfig(OptimiserConfig):
+    """AdamW and its schedule, at the rate of supervised training."""
+
+    lr: float = Field(1e-3, ge=0, description="learning rate after the warm-up")
+
+
 class SftConfig(Section):
     """Supervised training on demonstrations (``surefoot sft``)."""
 
@@ -131,7 +137,7 @@ class SftConfig(Section):
     task: TaskConfig = TaskConfig()
     reward: RewardConfig = RewardConfig()
     rollout: RolloutConfig = RolloutConfig()
-    optimiser: OptimiserConfig = OptimiserConfig(lr=1e-3)
+    optimiser: SftOptimiserConfig = SftOptimiserConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     steps: int = Field(500, gt=0, description="optimiser steps, at most")
     batch: int = Field(32, gt=0, description="demonstrations of an optimiser step")

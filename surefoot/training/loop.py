@@ -32,6 +32,7 @@ from surefoot.training.optimiser import make_optimiser
 from surefoot.training.progress import Progress
 from surefoot.training.resume import restore, store
 from surefoot.training.state import RunState
+from surefoot.training.trackers import require_trackers
 from surefoot.types import Group, Prompt
 
 
@@ -76,6 +77,7 @@ def train(
     set_threads(config.train.threads)
     parts = assemble(config, task=task, reward=reward)
     algorithm = config.algorithm.build()
+    require_trackers(config.track)
     with RunFolder(Path(config.runs) / config.name, config.resolved(), resume=resume) as folder:
         write_atomic(folder.path / "card.md", algorithm.explain())
         write_atomic(folder.path / "environment.json", json.dumps(environment(), indent=1) + "\n")

@@ -30,10 +30,10 @@ def measure_batch(groups: Sequence[Group], batch: Batch) -> StepReport:
         report.add("reward/correct", right)
         report.add("length/right" if right else "length/wrong", sample.length)
     for group, signal in zip(groups, batch.signal, strict=True):
-        right = [is_right(score) for score in group.scores if score.valid]
+        verdicts = [is_right(score) for score in group.scores if score.valid]
         report.add("groups/no_signal", not signal)
-        report.add("groups/all_right", bool(right) and all(right))
-        report.add("groups/all_wrong", bool(right) and not any(right))
+        report.add("groups/all_right", bool(verdicts) and all(verdicts))
+        report.add("groups/all_wrong", bool(verdicts) and not any(verdicts))
     rewards = np.array([score.total for score in batch.scores if score.valid])
     if len(rewards):
         report.add("reward/std", float(rewards.std()))

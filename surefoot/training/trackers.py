@@ -71,6 +71,22 @@ class Trackers:
         self.warn(f"the tracker {name} failed {when} and is used no more ({said}); metrics.jsonl has everything")
 
 
+def require_trackers(config: TrackConfig) -> None:
+    """Refuse a tracker that is not installed; called before there is a run folder, so that none is left behind.
+
+    Raises:
+        MissingExtraError: a tracker was asked for and its package is not installed.
+    """
+    for kind in (TensorBoardTracker, WandbTracker, TrackioTracker):
+        if getattr(config, kind.name):
+            try:
+                require(kind.name, kind.name, f"track.{kind.name} = true")
+            except MissingExtraError:
+                raise
+            except _FAILURES:  # installed but broken: open_trackers says so, and the run goes on without it
+                continue
+
+
 def open_trackers(
     config: TrackConfig, run: Path, values: dict[str, Any], warn: Callable[[str], None] | None = None
 ) -> Trackers:

@@ -41,6 +41,16 @@ def test_resolved_configuration_builds_the_same_algorithm() -> None:
         assert all(getattr(again, slot) == getattr(preset, slot) for slot in SLOTS)
 
 
+def test_a_value_becomes_a_section_that_builds_it_again() -> None:
+    named = grpo.but(trust={"high": 0.3}, name="mine")
+    section = AlgorithmConfig.of(named)
+    assert section.build().name == "mine" and section.build().explain().startswith("# mine\n")
+    for algorithm in (named, *PRESETS.values(), Algorithm(advantage=advantages.batch_mean())):
+        again = AlgorithmConfig.of(algorithm).build()
+        assert again.name == algorithm.name
+        assert all(getattr(again, slot) == getattr(algorithm, slot) for slot in SLOTS)
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

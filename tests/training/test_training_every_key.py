@@ -73,6 +73,7 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "rollout.max_batch_tokens": ("forwards", 60, {}),
     "rollout.stop": ("finishes", ["1", "2", "3", "a", "b", "c", "d", "e", "f"], {"rollout": {"max_new_tokens": 20}}),
     "algorithm.preset": ("weights", "dr_grpo", {}),
+    "algorithm.name": ("card", "mine", {}),
     "algorithm.selection": ("kept", "drop_no_signal", {"reward": "equal"}),
     "algorithm.advantage": ("weights", "leave_one_out", {}),
     "algorithm.ratio": ("metrics", {"anchor": "behaviour"}, {}),
@@ -180,6 +181,7 @@ def observe(config: RunConfig, base: dict[str, Any], monkeypatch: pytest.MonkeyP
         | {
             "error": None,
             "folder": str(run),
+            "card": read(run / "card.md"),
             "samples": training,
             "heldout": "".join(file.read_text() for file in sorted((run / "samples").glob("heldout-*"))),
             "rewards": [record["reward"] for record in records],
