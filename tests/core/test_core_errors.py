@@ -19,6 +19,8 @@ def test_every_error_is_a_surefoot_error_with_exit_code_2() -> None:
 
 
 def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for loaded in [name for name in sys.modules if name.startswith("plotly.")]:
+        monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setitem(sys.modules, "plotly", None)
     for module in ("plotly", "plotly.graph_objects"):
         with pytest.raises(MissingExtraError) as caught:
