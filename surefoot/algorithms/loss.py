@@ -7,7 +7,8 @@ from torch import Tensor
 
 from surefoot.algorithms.algorithm import Algorithm
 from surefoot.algorithms.tokens import Tokens
-from surefoot.types import StepReport, Totals
+from surefoot.metrics import StepReport
+from surefoot.types import Totals
 
 
 def policy_loss(algorithm: Algorithm, tokens: Tokens, totals: Totals) -> tuple[Tensor, StepReport]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from surefoot.config import Section
+from surefoot.errors import ConfigError
 
 
 class EvaluationConfig(Section):
@@ -19,3 +20,15 @@ class EvaluationConfig(Section):
     top_p: float = Field(1.0, gt=0, le=1, description="nucleus sampling of the evaluation")
     seed: int = Field(0, description="seed of the evaluation's sampling and of the bootstrap")
     confidence: float = Field(0.95, gt=0, lt=1, description="level of the intervals")
+
+    def check(self) -> None:
+        """Refuse what would measure nothing.
+
+        Raises:
+            ConfigError: several samples per problem at temperature 0, which would all be the same.
+        """
+        if self.temperature == 0 and self.samples > 1:
+            raise ConfigError(
+                f"evaluation.samples is {self.samples} and evaluation.temperature is 0, so the samples of a problem would "
+                "all be the same: set evaluation.temperature above 0, or evaluation.samples to 1"
+            )

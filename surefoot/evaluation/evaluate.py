@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.errors import ConfigError, DataError, RewardError
+from surefoot.errors import DataError, RewardError
 from surefoot.evaluation.config import EvaluationConfig
 from surefoot.evaluation.intervals import Interval, mean_interval
 from surefoot.evaluation.passk import ladder, pass_at_k
@@ -103,11 +103,7 @@ def evaluate(
         DataError: there is no problem.
         RewardError: ``grade`` returned another number of scores.
     """
-    if config.temperature == 0 and config.samples > 1:
-        raise ConfigError(
-            f"evaluation.samples is {config.samples} and evaluation.temperature is 0, so the samples of a problem "
-            "would all be the same: set evaluation.temperature above 0, or evaluation.samples to 1"
-        )
+    config.check()
     problems = problems[: config.problems]
     if not problems:
         raise DataError("there is no held-out problem to evaluate on: give the task some, or a larger held-out share")

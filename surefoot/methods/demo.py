@@ -29,7 +29,7 @@ class DemoResult:
     run: RunResult
 
 
-def warm_up_config(out: Path, seed: int, threads: int = 0) -> SftConfig:
+def warm_up_config(out: Path, seed: int, threads: int = 1) -> SftConfig:
     """Supervised training from random weights, stopped at a middling sampled accuracy."""
     return validate(
         SftConfig,
@@ -52,7 +52,7 @@ def warm_up_config(out: Path, seed: int, threads: int = 0) -> SftConfig:
     )
 
 
-def run_config(out: Path, seed: int, model: Path, threads: int = 0) -> RunConfig:
+def run_config(out: Path, seed: int, model: Path, threads: int = 1) -> RunConfig:
     """Reinforcement learning from the warm start."""
     return validate(
         RunConfig,
@@ -78,7 +78,11 @@ def run_config(out: Path, seed: int, model: Path, threads: int = 0) -> RunConfig
     )
 
 
-def run_demo(out: Path, seed: int = 0, watch: Callable[[Progress], None] | None = None, threads: int = 0) -> DemoResult:
-    """Warm up, then train. Writes ``out/warm-up`` and ``out/rl``."""
+def run_demo(out: Path, seed: int = 0, watch: Callable[[Progress], None] | None = None, threads: int = 1) -> DemoResult:
+    """Warm up, then train. Writes ``out/warm-up`` and ``out/rl``.
+
+    One thread by default: a model this small gains little from a second one, and two that wait for each other on a busy
+    machine are many times slower than one.
+    """
     warm_up = sft(warm_up_config(out, seed, threads), watch=watch)
     return DemoResult(warm_up, train(run_config(out, seed, warm_up.model, threads), watch=watch))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -56,6 +57,8 @@ class Parts:
 def assemble(config: RunConfig | SftConfig, *, task: Task | None = None, reward: Reward | None = None) -> Parts:
     """Load the policy, build the task and the reward, render the held-out prompts, and check that prompts fit."""
     task = task or build_task(config.task)
+    for note in task.notes:
+        warnings.warn(note, stacklevel=2)
     policy = load_policy(config.model)
     renderer = Renderer(policy.tokenizer, config.task)
     rollout = config.rollout

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from surefoot.files import write_atomic
+from surefoot.metrics import StepReport
 from surefoot.policy.loading import save_policy
 from surefoot.training.assemble import Parts
 from surefoot.training.batch import Batch
@@ -21,7 +22,7 @@ from surefoot.training.progress import Progress
 from surefoot.training.records import batch_records, heldout_records
 from surefoot.training.state import RunState
 from surefoot.training.trackers import open_trackers
-from surefoot.types import Group, StepReport
+from surefoot.types import Group
 
 HELDOUT_SAMPLES = 64
 

@@ -13,6 +13,7 @@ from surefoot.algorithms.algorithm import Algorithm
 from surefoot.algorithms.loss import policy_loss
 from surefoot.algorithms.tokens import Tokens
 from surefoot.errors import NonFiniteError
+from surefoot.metrics import StepReport
 from surefoot.policy.loading import Policy
 from surefoot.policy.logprob import token_logprobs
 from surefoot.policy.packing import count, pack
@@ -22,7 +23,7 @@ from surefoot.training.clock import Clock
 from surefoot.training.config import RunConfig
 from surefoot.training.optimiser import learning_rate, take_step
 from surefoot.training.state import RunState
-from surefoot.types import Group, Packed, Sample, StepReport, Totals
+from surefoot.types import Group, Packed, Sample, Totals
 
 
 @dataclass

@@ -75,6 +75,7 @@ def train(
             NonFiniteError when the weights have gone bad.
     """
     set_threads(config.train.threads)
+    config.evaluation.check()
     parts = assemble(config, task=task, reward=reward)
     algorithm = config.algorithm.build()
     require_trackers(config.track)

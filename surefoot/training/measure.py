@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from surefoot.evaluation.evaluate import is_right
+from surefoot.metrics import StepReport
 from surefoot.training.batch import Batch
-from surefoot.types import Finish, Group, StepReport
+from surefoot.types import Finish, Group
 
 
 def measure_batch(groups: Sequence[Group], batch: Batch) -> StepReport:

@@ -73,6 +73,7 @@ def sft(
         SurefootError: any other mistake in the configuration, the data or the model.
     """
     set_threads(config.threads)
+    config.evaluation.check()
     parts = assemble(config, task=task, reward=reward)
     if parts.task.demonstrate is None:
         raise DataError(
@@ -90,9 +91,9 @@ def _run(
     begin = time.perf_counter()
     optimiser = make_optimiser(parts.policy.model, config.optimiser)
     cursor = PromptCursor(len(parts.task.train), config.seed)
-    evaluations = [_check(parts, config, folder, 0)]
+    evaluations = [_check(parts, config, folder, 0)] if parts.heldout else []
     step = 0
-    while step < config.steps and evaluations[-1].accuracy < config.target_accuracy:
+    while step < config.steps and not (evaluations and evaluations[-1].accuracy >= config.target_accuracy):
         step += 1
         samples = [_demonstration(parts, i, config, step) for i in cursor.take(config.batch)]
         loss = supervised_gradient(parts, samples, config.micro_batch_tokens)
@@ -101,16 +102,17 @@ def _run(
         folder.log(
             "metrics", {"step": step, "loss/nll_per_token": loss, "optimiser/grad_norm": norm, "optimiser/lr": lr}
         )
-        if step % config.check_every == 0 or step == config.steps:
+        if parts.heldout and (step % config.check_every == 0 or step == config.steps):
             parts.engine.load(step)
             evaluations.append(_check(parts, config, folder, step))
         if watch is not None:
             left = (time.perf_counter() - begin) / step * (config.steps - step)
-            watch(Progress(step, config.steps, None, evaluations[-1].accuracy, left, "warm-up"))
+            accuracy = evaluations[-1].accuracy if evaluations else None
+            watch(Progress(step, config.steps, None, accuracy, left, "warm-up"))
     save_policy(parts.policy, folder.path / "model")
     summary = {
-        "before": evaluations[0].record(0),
-        "after": evaluations[-1].record(step),
+        "before": evaluations[0].record(0) if evaluations else None,
+        "after": evaluations[-1].record(step) if evaluations else None,
         "steps": step,
         "seconds": {"train": time.perf_counter() - begin},
     }

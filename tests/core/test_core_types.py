@@ -10,7 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surefoot.types import Finish, Group, Origin, Packed, Prompt, Sample, Score, Status, StepReport
+from surefoot.metrics import StepReport
+from surefoot.types import Finish, Group, Origin, Packed, Prompt, Sample, Score, Status
 
 
 def sample(prompt: int = 3, completion: int = 2) -> Sample:
