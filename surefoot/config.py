@@ -33,7 +33,7 @@ def load(schema: type[S], files: Sequence[str | Path] = (), options: Mapping[str
     Args:
         schema: the section that the files describe.
         files: TOML files; a later one overrides an earlier one, table by table.
-        options: dotted keys over all files, for instance ``{"train.lr": "1e-4"}``. Text is read as a TOML value where
+        options: dotted keys over all files, for instance ``{"optimiser.lr": "1e-4"}``. Text is read as a TOML value where
             it is one and as a plain string otherwise.
 
     Raises:

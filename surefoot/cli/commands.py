@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 KEYS = "Every key of the configuration is an option too, and comes over the files: {}"
 EPILOGS = {
-    "train": KEYS.format("--train.lr 1e-4 --track.tensorboard true"),
+    "train": KEYS.format("--optimiser.lr 1e-4 --track.tensorboard true"),
     "sft": KEYS.format("--steps 300 --optimiser.lr 1e-3"),
     "evaluate": KEYS.format("--evaluation.problems 500 --task.options.digits 3"),
     "doctor": KEYS.format("--model.path FOLDER --task.name addition"),

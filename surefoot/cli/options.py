@@ -1,4 +1,4 @@
-"""Dotted options: ``--train.lr 1e-4`` sets the key ``train.lr`` of the configuration.
+"""Dotted options: ``--optimiser.lr 1e-4`` sets the key ``optimiser.lr`` of the configuration.
 
 Typer knows the options that a command declares. Every other ``--name value`` on the command line is a key of the
 configuration; :func:`gather` rewrites it as ``--set name=value``, which the commands declare, and :func:`read` checks
@@ -43,7 +43,7 @@ def gather(arguments: Sequence[str], declared: Mapping[str, bool]) -> list[str]:
 
 
 def read(pairs: Iterable[str], schema: type[BaseModel], declared: Iterable[str] = ()) -> dict[str, str]:
-    """``["train.lr=1e-4"]`` as ``{"train.lr": "1e-4"}``; every name must be a key of the schema.
+    """``["optimiser.lr=1e-4"]`` as ``{"optimiser.lr": "1e-4"}``; every name must be a key of the schema.
 
     Args:
         pairs: what :func:`gather` collected.

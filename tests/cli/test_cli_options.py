@@ -80,3 +80,20 @@ def test_the_resolved_configuration_describes_the_same_run(surefoot: Callable[..
     first = surefoot("train", "tiny.toml", "--dry-run", "--algorithm.preset", "rloo")
     (workplace / "resolved.toml").write_text(first.out.split("\nBatch\n")[0])
     assert surefoot("train", "resolved.toml", "--dry-run").out == first.out
+
+
+def test_the_examples_in_the_help_are_keys() -> None:
+    import re
+
+    from surefoot.cli.commands import EPILOGS
+    from surefoot.config import keys
+    from surefoot.training.config import RunConfig, SftConfig
+
+    for command, text in EPILOGS.items():
+        known = keys(SftConfig if command == "sft" else RunConfig)
+        named = re.findall(r"--([\w.]+)", text)
+        assert named
+        assert all(
+            name in known or any(key.startswith("task.options") for key in known if name.startswith(key))
+            for name in named
+        )
