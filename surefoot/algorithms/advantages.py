@@ -80,3 +80,52 @@ def group_norm(table: RewardTable, *, ddof: Literal[0, 1] = 1, eps: Annotated[fl
     std = (table.group_sum(centred * centred) / (count - ddof).clamp(min=1)).sqrt()
     scale = torch.where(table.signal(), std + eps, torch.ones_like(std))
     return centred / scale[table.group]
+
+
+@part(
+    "advantage",
+    "A_i = (r_i - mean_group(r)) / (std_batch(r - mean_group(r); ddof {ddof}) + {eps:g})",
+    r"A_i = \frac{{r_i - \bar r_g}}{{\operatorname{{std}}_{{\text{{batch}}}}(r - \bar r_g) + {eps:g}}}",
+    "group",
+)
+def batch_scaled(table: RewardTable, *, ddof: Literal[0, 1] = 1, eps: Annotated[float, Field(ge=0)] = 1e-6) -> Tensor:
+    """r centred in its group, over the standard deviation of all centred rewards of the batch (ScaleRL, arXiv 2510.13786).
+
+    The deviation is taken after the selection. It is that of the advantages, not of the rewards.
+    """
+    return _over_std(_centred(table), table.valid, ddof, eps)
+
+
+def _over_std(value: Tensor, valid: Tensor, ddof: int, eps: float) -> Tensor:
+    """Divided by the standard deviation of the valid entries; 0 where they do not differ."""
+    chosen = value[valid]
+    if len(chosen) <= ddof or bool((chosen == chosen[0]).all()):
+        return torch.zeros_like(value)
+    return value / (chosen.std(correction=ddof) + eps)
+
+
+@part(
+    "advantage",
+    "A_i = w_g (r_i - mean_group(r)) / (std_group(r) + {eps:g}),  w_g = exp(-{sharpness:g} KL(Bern(p_g) || Bern(1/2)))",
+    r"A_i = w_g\frac{{r_i - \bar r_g}}{{\operatorname{{std}}_g(r) + {eps:g}}},\;"
+    r"w_g = e^{{-{sharpness:g}\,\mathrm{{KL}}(\mathrm{{Bern}}(p_g)\,\|\,\mathrm{{Bern}}(1/2))}}",
+    "group",
+)
+def entropy_weighted(
+    table: RewardTable,
+    *,
+    sharpness: Annotated[float, Field(ge=0)] = 4.0,
+    ddof: Literal[0, 1] = 1,
+    eps: Annotated[float, Field(ge=0)] = 1e-6,
+) -> Tensor:
+    """GRPO's advantage, weighted towards prompts that are solved half of the time (MGPO, VibeThinker, arXiv 2511.06221).
+
+    p is the share of right answers in the group. The paper does not print the sharpness; 4 is what others use.
+    """
+    return difficulty_weight(table.success_rate(), sharpness)[table.group] * group_norm.fn(table, ddof=ddof, eps=eps)
+
+
+def difficulty_weight(success: Tensor, sharpness: float) -> Tensor:
+    """exp(-sharpness KL(Bern(p) || Bern(1/2))): 1 at p = 1/2, 2^-sharpness at 0 and 1."""
+    divergence = torch.xlogy(success, 2 * success) + torch.xlogy(1 - success, 2 * (1 - success))
+    return (-sharpness * divergence).exp()

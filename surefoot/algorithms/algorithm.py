@@ -6,11 +6,23 @@ import textwrap
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from surefoot.algorithms import advantages, aggregation, kl, ratios, selection, trust
+from surefoot.algorithms import (
+    advantages,
+    aggregation,
+    correction,
+    decoupled,
+    kl,
+    likelihood,
+    ratios,
+    selection,
+    trust,
+)
 from surefoot.algorithms.part import Part, build, find
 from surefoot.errors import AlgorithmError
 
-SLOTS = ("selection", "advantage", "ratio", "trust", "kl", "aggregation")
+SLOTS = ("selection", "advantage", "ratio", "trust", "correction", "kl", "aggregation")
+# Imported for the parts that they register.
+MORE_PARTS = (decoupled, likelihood)
 
 
 @dataclass(frozen=True)
@@ -22,6 +34,7 @@ class Algorithm:
         advantage: from rewards to one number per row.
         ratio: importance ratio and its anchor.
         trust: the surrogate: loss of each token from ratio, advantage and log-probability.
+        correction: weights for an engine that differs from the trainer.
         kl: term against a reference policy.
         aggregation: how token losses become the loss of the step.
         name, paper, ancestor, changes, note: for the card: the paper's title and arXiv id, the preset that this one
@@ -36,6 +49,7 @@ class Algorithm:
     advantage: Part = advantages.reward()
     ratio: Part = ratios.none()
     trust: Part = trust.score()
+    correction: Part = correction.none()
     kl: Part = kl.none()
     aggregation: Part = aggregation.seq_mean_token_sum()
     paper: str = ""
@@ -48,6 +62,10 @@ class Algorithm:
             given = getattr(self, slot)
             if not isinstance(given, Part) or given.slot != slot:
                 raise AlgorithmError(f"{self.name}: {slot} = {given!r} is not a part for the slot '{slot}'")
+        self._refuse_contradictions()
+
+    def _refuse_contradictions(self) -> None:
+        anchored = self.ratio.numbers.get("anchor") == "behaviour"
         if "ratio" in self.trust.kind.traits and self.ratio.name == "none":
             raise AlgorithmError(
                 f"{self.name}: the surrogate '{self.trust.name}' needs an importance ratio, and the ratio is 'none': "
@@ -57,6 +75,21 @@ class Algorithm:
             raise AlgorithmError(
                 f"{self.name}: the surrogate 'score' does not read the ratio '{self.ratio.name}': "
                 "set algorithm.ratio = 'none', or a surrogate that uses it (algorithm.trust = 'clip')"
+            )
+        if "row" in self.ratio.kind.traits and "rows" not in self.aggregation.kind.traits:
+            raise AlgorithmError(
+                f"{self.name}: the ratio '{self.ratio.name}' gives a loss per row, and '{self.aggregation.name}' would weigh "
+                "rows by their length: set algorithm.aggregation = 'seq_mean_token_mean', or algorithm.ratio = 'token'"
+            )
+        if anchored and self.correction.name != "none":
+            raise AlgorithmError(
+                f"{self.name}: the ratio is anchored on the behaviour policy and the correction '{self.correction.name}' would "
+                "correct a second time: set algorithm.correction = 'none', or algorithm.ratio.anchor = 'old'"
+            )
+        if "behaviour" in self.trust.kind.traits and not anchored:
+            raise AlgorithmError(
+                f"{self.name}: the surrogate '{self.trust.name}' measures the divergence from the behaviour policy: "
+                "set algorithm.ratio.anchor = 'behaviour'"
             )
 
     def but(self, **changes: Any) -> Algorithm:
@@ -119,6 +152,10 @@ def equation(algorithm: Algorithm, latex: bool = False) -> list[str]:
 
     loss = algorithm.kl if "loss" in algorithm.kl.kind.traits else None
     aggregated = say(algorithm.aggregation)
+    if algorithm.correction.name != "none":
+        aggregated = (
+            aggregated.replace(r"\ell_{it}", r"w_{it}\ell_{it}") if latex else aggregated.replace("l_it", "w_it l_it")
+        )
     if loss is not None:
         aggregated = (
             aggregated.replace(r"\ell_{it}", rf"\big(\ell_{{it}} + {loss.latex}\big)")
@@ -128,6 +165,8 @@ def equation(algorithm: Algorithm, latex: bool = False) -> list[str]:
     lines = [aggregated, say(algorithm.trust)]
     if algorithm.ratio.name != "none":
         lines.append(say(algorithm.ratio))
+    if algorithm.correction.name != "none":
+        lines.append(say(algorithm.correction))
     lines.append(say(algorithm.advantage))
     if "reward" in algorithm.kl.kind.traits:
         lines.append(say(algorithm.kl))

@@ -23,6 +23,7 @@ class AlgorithmConfig(Section):
     advantage: Choice = Field(None, description="from rewards to advantages")
     ratio: Choice = Field(None, description="importance ratio and its anchor")
     trust: Choice = Field(None, description="surrogate and its bounds")
+    correction: Choice = Field(None, description="weights for an engine that differs from the trainer")
     kl: Choice = Field(None, description="term against a reference policy")
     aggregation: Choice = Field(None, description="how token losses become the loss of the step")
 

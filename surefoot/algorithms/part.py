@@ -24,10 +24,12 @@ from pydantic import ConfigDict, ValidationError, create_model
 from surefoot.config import explain, nearest
 from surefoot.errors import AlgorithmError
 
+Template = str | Callable[..., str]
+
 REGISTRY: dict[str, dict[str, Kind]] = {}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Kind:
     """A function of one slot, its equation and the schema of its numbers. Call it with numbers to get a :class:`Part`.
 
@@ -35,18 +37,25 @@ class Kind:
         slot: which slot of an Algorithm it fills.
         name: the name of the function, which is its name in the configuration.
         fn: the function.
-        text, latex: templates of its equation; ``{number:g}`` is filled in.
+        text, latex: templates of its equation, in which ``{number:g}`` is filled in, or functions of the numbers.
         schema: pydantic model of its numbers.
         traits: facts that validation reads, for instance ``"group"`` (needs groups of at least two).
+        shares: what to count of each token for the metrics, see :meth:`counts`.
     """
 
     slot: str
     name: str
     fn: Callable[..., Any]
-    text: str
-    latex: str
+    text: Template
+    latex: Template
     schema: Any
     traits: frozenset[str]
+    shares: Callable[..., dict[str, Any]] | None = None
+
+    def counts(self, fn: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+        """Register what the metrics count: a function of the same arguments that returns named masks [M]."""
+        self.shares = fn
+        return fn
 
     def __call__(self, **numbers: Any) -> Part:
         unknown = sorted(set(numbers) - set(self.schema.model_fields))
@@ -94,11 +103,11 @@ class Part:
 
     @property
     def text(self) -> str:
-        return self.kind.text.format(**self.numbers)
+        return _fill(self.kind.text, self.numbers)
 
     @property
     def latex(self) -> str:
-        return self.kind.latex.format(**self.numbers)
+        return _fill(self.kind.latex, self.numbers)
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_"):
@@ -111,7 +120,11 @@ class Part:
         return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in self.items)})"
 
 
-def part(slot: str, text: str, latex: str, *traits: str) -> Callable[[Callable[..., Any]], Kind]:
+def _fill(template: Template, numbers: Mapping[str, Any]) -> str:
+    return template.format(**numbers) if isinstance(template, str) else template(**numbers)
+
+
+def part(slot: str, text: Template, latex: Template, *traits: str) -> Callable[[Callable[..., Any]], Kind]:
     """Register a function as a kind of part of a slot. See the head of this module for an example."""
 
     def decorate(fn: Callable[..., Any]) -> Kind:

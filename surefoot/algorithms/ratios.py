@@ -36,3 +36,39 @@ def none(tokens: Tokens) -> Tensor | None:
 def token(tokens: Tokens, *, anchor: Literal["old", "behaviour"] = "old") -> Tensor:
     """The ratio of each token (PPO, arXiv 1707.06347)."""
     return bounded_exp(tokens.logp - anchor_of(tokens, anchor))
+
+
+@part(
+    "ratio",
+    "x_it = s_i = exp(mean_t log(pi(y_it) / pi_{anchor}(y_it)))",
+    r"x_{{it}} = s_i = "
+    r"\exp\Big(\tfrac{{1}}{{L_i}}\sum_t\log\frac{{\pi_\theta(y_{{it}})}}{{\pi_{{\text{{{anchor}}}}}(y_{{it}})}}\Big)",
+    "row",
+)
+def sequence(tokens: Tokens, *, anchor: Literal["old", "behaviour"] = "old") -> Tensor:
+    """The geometric mean of a row's token ratios (GSPO, arXiv 2507.18071); clipping keeps or drops whole rows."""
+    return bounded_exp(tokens.row_mean(tokens.logp - anchor_of(tokens, anchor)))[tokens.row]
+
+
+@part(
+    "ratio",
+    "x_it = sg(s_i) pi(y_it) / sg(pi(y_it)),  s_i = exp(mean_t log(pi / pi_{anchor}))",
+    r"x_{{it}} = \operatorname{{sg}}(s_i)\frac{{\pi_\theta(y_{{it}})}}{{\operatorname{{sg}}(\pi_\theta(y_{{it}}))}},\;"
+    r"s_i = \exp\Big(\tfrac{{1}}{{L_i}}\sum_t\log\frac{{\pi_\theta}}{{\pi_{{\text{{{anchor}}}}}}}\Big)",
+    "row",
+)
+def sequence_token(tokens: Tokens, *, anchor: Literal["old", "behaviour"] = "old") -> Tensor:
+    """The value of the row's ratio with a gradient for each token (GSPO-token): what advantages per token need."""
+    value = bounded_exp(tokens.row_mean((tokens.logp - anchor_of(tokens, anchor)).detach()))[tokens.row]
+    return value * (tokens.logp - tokens.logp.detach()).exp()
+
+
+@part(
+    "ratio",
+    "x_it = exp(sum_t log(pi(y_it) / pi_{anchor}(y_it)))",
+    r"x_{{it}} = \exp\Big(\sum_t\log\frac{{\pi_\theta(y_{{it}})}}{{\pi_{{\text{{{anchor}}}}}(y_{{it}})}}\Big)",
+    "row",
+)
+def sequence_sum(tokens: Tokens, *, anchor: Literal["old", "behaviour"] = "old") -> Tensor:
+    """The exact importance ratio of a whole row. Its spread grows exponentially with the length: for short rows only."""
+    return bounded_exp(tokens.row_sum(tokens.logp - anchor_of(tokens, anchor)))[tokens.row]

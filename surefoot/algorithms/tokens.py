@@ -43,6 +43,10 @@ class Tokens:
         """[M] -> [S], the sum over each row."""
         return torch.zeros_like(self.loss_tokens, dtype=value.dtype).index_add(0, self.row, value)
 
+    def row_mean(self, value: Tensor) -> Tensor:
+        """[M] -> [S], the mean over each row; 0 for a row without loss tokens."""
+        return self.row_sum(value) / self.loss_tokens.clamp(min=1).to(value.dtype)
+
 
 @dataclass(frozen=True)
 class RewardTable:
@@ -53,7 +57,8 @@ class RewardTable:
         valid: [B] bool, rows that were graded.
         group: [B] int64, 0 .. number of groups - 1.
         length: [B] float64, loss tokens.
-        components: named parts of the reward, each [B].
+        components: named parts of the reward, each [B], NaN where a row has none.
+        correct: [B] bool, rows whose answer is right, before any shaping; None: rows whose reward is at least 1.
         memory: numbers that a part remembers from step to step (a moving average), kept in the run state.
     """
 
@@ -62,11 +67,17 @@ class RewardTable:
     group: Tensor
     length: Tensor
     components: Mapping[str, Tensor] = field(default_factory=dict)
+    correct: Tensor | None = None
     memory: dict[str, float] = field(default_factory=dict)
 
     @property
     def groups(self) -> int:
         return int(self.group.max()) + 1 if len(self.group) else 0
+
+    def success_rate(self) -> Tensor:
+        """[groups] float64, the share of right answers among the valid rows of each group."""
+        right = self.reward >= 1 if self.correct is None else self.correct
+        return self.group_sum(right.to(self.reward.dtype)) / self.group_count().clamp(min=1)
 
     def group_sum(self, value: Tensor) -> Tensor:
         """[B] -> [groups], over valid rows."""

@@ -10,6 +10,7 @@ import torch
 
 from surefoot.algorithms.algorithm import Algorithm
 from surefoot.algorithms.tokens import RewardTable
+from surefoot.evaluation.evaluate import is_right
 from surefoot.types import Group, Sample, Score
 
 
@@ -85,5 +86,6 @@ def _table(
             name: torch.tensor([score.components.get(name, float("nan")) for score in scores], dtype=torch.float64)
             for name in names
         },
+        correct=torch.tensor([is_right(score) for score in scores], dtype=torch.bool),
         memory=memory,
     )

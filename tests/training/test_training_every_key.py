@@ -78,6 +78,7 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "algorithm.advantage": ("weights", "leave_one_out", {}),
     "algorithm.ratio": ("metrics", {"anchor": "behaviour"}, {}),
     "algorithm.trust": ("metrics", {"high": 1e-6}, {"train": {"epochs": 2}}),
+    "algorithm.correction": ("metrics", "token_truncate", {}),
     "algorithm.kl": ("metrics", {"kind": "in_loss", "coef": 0.5}, {"train": {"steps": 2}}),
     "algorithm.aggregation": ("metrics", "seq_mean_token_sum", {}),
     "train.steps": ("metrics", 3, {}),

@@ -22,6 +22,11 @@ from surefoot.types import Finish, Group, Prompt, Sample, Score, Status
 from tests.training.tiny import tiny
 
 
+def score(total: float, style: float) -> Score:
+    """Rewards between 0 and 1, with named parts, so that every preset takes them."""
+    return Score(total, {"accuracy": total, "style": style})
+
+
 def make_groups(
     policy: Any, sizes: Sequence[int] = (4, 4, 3), *, seed: int = 0, eos_in_prompt: bool = False
 ) -> list[Group]:
@@ -40,7 +45,7 @@ def make_groups(
             samples.append(
                 Sample.of(prompt_ids, completion, prompt_id=f"p{g}", sample_id=k, logp=logp, finish=Finish.STOP)
             )
-        scores = tuple(Score(total=float(rng.normal())) for _ in samples)
+        scores = tuple(score(float(rng.random()), float(rng.random())) for _ in samples)
         groups.append(Group(Prompt(f"p{g}", "?"), tuple(samples), scores))
     return groups
 
@@ -134,7 +139,7 @@ def test_skipped_rows_count_in_the_denominators(preset: str, monkeypatch: pytest
     """A group with equal rewards has no gradient, is not computed, and still dilutes the others."""
     policy = load_policy(tiny(Path("unused")).model)
     groups = make_groups(policy)
-    flat = Group(groups[1].prompt, groups[1].samples, tuple(Score(total=1.0) for _ in groups[1].samples))
+    flat = Group(groups[1].prompt, groups[1].samples, tuple(score(1.0, 1.0) for _ in groups[1].samples))
     with_flat = [groups[0], flat, groups[2]]
     options = {"algorithm": {"preset": preset, "kl": "none"}}
     have, metrics = gradient(monkeypatch, with_flat, **options)
@@ -151,7 +156,7 @@ def test_skipped_rows_count_in_the_denominators(preset: str, monkeypatch: pytest
 
 def test_dropped_groups_leave_the_denominators(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = make_groups(load_policy(tiny(Path("unused")).model))
-    flat = Group(groups[1].prompt, groups[1].samples, tuple(Score(total=1.0) for _ in groups[1].samples))
+    flat = Group(groups[1].prompt, groups[1].samples, tuple(score(1.0, 1.0) for _ in groups[1].samples))
     options = {"preset": "dr_grpo"}
     kept, _ = gradient(monkeypatch, [groups[0], flat], algorithm=options)
     dropped, _ = gradient(monkeypatch, [groups[0], flat], algorithm=options | {"selection": "drop_no_signal"})
@@ -186,7 +191,9 @@ def test_batches_with_nothing_to_learn_take_no_step(preset: str, monkeypatch: py
     invalid = [
         Group(g.prompt, g.samples, tuple(Score.failed(Status.INVALID, "nan") for _ in g.samples)) for g in groups
     ]
-    zero = [Group(g.prompt, g.samples, tuple(Score(total=0.0) for _ in g.samples)) for g in groups]
+    # A group without a success pushes all of its samples down where the objective is the likelihood of a success.
+    equal = 1.0 if preset == "maxrl" else 0.0
+    zero = [Group(g.prompt, g.samples, tuple(score(equal, 0.0) for _ in g.samples)) for g in groups]
     empty = [
         Group(g.prompt, tuple(Sample.of(s.ids[:3], s.ids[:0], prompt_id="e") for s in g.samples), g.scores)
         for g in groups

@@ -1,0 +1,109 @@
+"""Corrections for an engine that is not the trainer: weights or masks from pi_old / mu, without a gradient.
+
+They multiply the policy term and nothing else (no KL, no entropy), and the denominators do not change. With a ratio that
+is already anchored on the behaviour policy they would correct twice, which is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from surefoot.algorithms.part import part
+from surefoot.algorithms.ratios import bounded_exp
+from surefoot.algorithms.tokens import Tokens
+
+Positive = Annotated[float, Field(gt=0)]
+
+
+def mismatch(tokens: Tokens) -> Tensor:
+    """[M], log pi_old - log mu."""
+    return (tokens.logp_old - tokens.logp_behaviour).detach()
+
+
+def _between(value: Tensor, low: float, high: float) -> Tensor:
+    return (value >= low) & (value <= high)
+
+
+@part("correction", "", "")
+def none(tokens: Tokens) -> Tensor | None:
+    """No correction: right where engine and trainer agree."""
+    return None
+
+
+@part(
+    "correction",
+    "w_it = min(pi_old / mu, {cap:g})",
+    r"w_{{it}} = \min\big(\tfrac{{\pi_{{\text{{old}}}}}}{{\mu}},{cap:g}\big)",
+)
+def token_truncate(tokens: Tokens, *, cap: Positive = 2.0) -> Tensor:
+    """Truncated importance sampling per token (TIS). An infinite cap is the weight of decoupled PPO (arXiv 2110.00641)."""
+    return bounded_exp(mismatch(tokens)).clamp(max=cap)
+
+
+@part(
+    "correction",
+    "w_i = min(prod_t pi_old / mu, {cap:g})",
+    r"w_i = \min\big(\prod_t\tfrac{{\pi_{{\text{{old}}}}}}{{\mu}},{cap:g}\big)",
+)
+def seq_truncate(tokens: Tokens, *, cap: Positive = 2.0) -> Tensor:
+    """The truncated weight of a whole row. The product strays far from 1 in long rows, in either direction."""
+    return bounded_exp(tokens.row_sum(mismatch(tokens))).clamp(max=cap)[tokens.row]
+
+
+@part(
+    "correction",
+    "w_it = pi_old / mu where it lies in [{low:g}, {high:g}], else 0",
+    r"w_{{it}} = \tfrac{{\pi_{{\text{{old}}}}}}{{\mu}}\,\big[{low:g}\le\tfrac{{\pi_{{\text{{old}}}}}}{{\mu}}\le{high:g}\big]",
+)
+def token_mask(
+    tokens: Tokens, *, low: Annotated[float, Field(ge=0)] = 0.5, high: Positive = 5.0, binary: bool = False
+) -> Tensor:
+    """Tokens outside the band have no gradient (MIS, IcePop); ``binary`` keeps the others at weight 1."""
+    ratio = bounded_exp(mismatch(tokens))
+    kept = _between(ratio, low, high).to(ratio.dtype)
+    return kept if binary else kept * ratio
+
+
+@part(
+    "correction",
+    "w_i = prod_t pi_old / mu where it lies in [{low:g}, {high:g}], else 0",
+    r"w_i = \rho_i\,[{low:g}\le\rho_i\le{high:g}],\;\rho_i = \prod_t\tfrac{{\pi_{{\text{{old}}}}}}{{\mu}}",
+)
+def seq_mask(
+    tokens: Tokens, *, low: Annotated[float, Field(ge=0)] = 0.5, high: Positive = 2.0, binary: bool = False
+) -> Tensor:
+    """Rows whose weight lies outside the band have no gradient."""
+    ratio = bounded_exp(tokens.row_sum(mismatch(tokens)))
+    kept = _between(ratio, low, high).to(ratio.dtype)
+    return (kept if binary else kept * ratio)[tokens.row]
+
+
+@part(
+    "correction",
+    "w_it = pi_old / mu in rows whose geometric mean lies in [{low:g}, {high:g}], else 0",
+    r"w_{{it}} = \tfrac{{\pi_{{\text{{old}}}}}}{{\mu}}\,[{low:g}\le\bar\rho_i\le{high:g}],\;"
+    r"\bar\rho_i = \exp\tfrac{{1}}{{L_i}}\sum_t\log\tfrac{{\pi_{{\text{{old}}}}}}{{\mu}}",
+)
+def geo_mask(
+    tokens: Tokens, *, low: Annotated[float, Field(ge=0)] = 0.99, high: Positive = 1.01, binary: bool = False
+) -> Tensor:
+    """Rows that drifted on average have no gradient; the others keep the weights of their tokens."""
+    log_ratio = mismatch(tokens)
+    kept = _between(bounded_exp(tokens.row_mean(log_ratio)), low, high)[tokens.row].to(log_ratio.dtype)
+    return kept if binary else kept * bounded_exp(log_ratio)
+
+
+@part(
+    "correction",
+    "w_i = 0 where A_i < 0 and mean_t(log mu - log pi) > {delta:g}, else 1",
+    r"w_i = 1 - \big[A_i<0\wedge\tfrac{{1}}{{L_i}}\sum_t\log\tfrac{{\mu}}{{\pi_\theta}}>{delta:g}\big]",
+)
+def off_policy_mask(tokens: Tokens, *, delta: Annotated[float, Field(ge=0)] = 0.1) -> Tensor:
+    """Rows with a negative advantage that the policy has already left are dropped (DeepSeek-V3.2, arXiv 2512.02556)."""
+    drift = tokens.row_mean((tokens.logp_behaviour - tokens.logp).detach())
+    dropped = (tokens.row_mean(tokens.advantage) < 0) & (drift > delta)
+    return torch.where(dropped, 0.0, 1.0).to(tokens.logp.dtype)[tokens.row]
