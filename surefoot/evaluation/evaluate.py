@@ -73,6 +73,7 @@ class Evaluation:
             "truncated": self.truncated,
             "no_answer": self.no_answer,
             "ungraded": self.ungraded,
+            "right": self.correct.tolist(),
         }
 
 

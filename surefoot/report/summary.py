@@ -38,6 +38,7 @@ class Summary:
 
     Attributes:
         before, after: first and last evaluation; ``after`` is None as long as there is only one.
+        low, high: interval of the difference between them, paired by problem; None in runs that are not finished.
         steps: steps done.
         seconds: wall time, the sum of all phases.
         phases: where it went, in the order of a step; phases without any time are left out.
@@ -48,6 +49,8 @@ class Summary:
 
     before: Accuracy | None
     after: Accuracy | None
+    low: float | None
+    high: float | None
     steps: int
     seconds: float
     phases: tuple[Phase, ...]
@@ -63,11 +66,17 @@ class Summary:
 
     @property
     def verdict(self) -> str:
-        """What the intervals allow to be said. That they do not overlap is a stricter test than a paired one."""
+        """What the intervals allow to be said: that of the paired difference where there is one, else those of the two."""
         if self.before is None:
             return "No held-out evaluation was recorded."
         if self.after is None:
             return "Only one held-out evaluation was recorded so far."
+        if self.low is not None and self.high is not None:
+            if self.low > 0:
+                return "On the same problems, the interval of the difference lies above 0: the policy got better."
+            if self.high < 0:
+                return "On the same problems, the interval of the difference lies below 0: the policy got worse."
+            return "On the same problems, the interval of the difference holds 0: this run does not show a difference."
         if None in (self.before.low, self.before.high, self.after.low, self.after.high):
             return "Without intervals, the two cannot be told apart from chance."
         if self.after.low > self.before.high:  # type: ignore[operator]
@@ -84,9 +93,13 @@ def from_result(result: Mapping[str, Any]) -> Summary:
         after = None  # one evaluation, written down as both ends
     seconds = _seconds(result.get("seconds"))
     generated, trained = number(result.get("tokens_generated")), number(result.get("tokens_trained"))
+    paired = result.get("difference")
+    ends = [number(paired.get(name)) for name in ("low", "high")] if isinstance(paired, Mapping) else [None, None]
     return Summary(
         before=before,
         after=after,
+        low=ends[0] if after is not None else None,
+        high=ends[1] if after is not None else None,
         steps=int(number(result.get("steps")) or 0),
         seconds=sum(seconds.values()),
         phases=split(seconds),

@@ -150,7 +150,7 @@ def result_table(result: Mapping[str, Any], report: Path | None = None, confiden
         if one is not None:
             table.add_row(name, _accuracy(one, confidence))
     if summary.gain is not None:
-        table.add_row("gain", f"[bold]{wording.points(summary.gain)}[/bold]")
+        table.add_row("difference", _difference(summary, confidence))
     table.add_row("steps", wording.count(summary.steps), end_section=True)
     _add_speed(table, summary)
     for index, phase in enumerate(summary.phases):
@@ -159,6 +159,14 @@ def result_table(result: Mapping[str, Any], report: Path | None = None, confiden
     if report is not None:
         table.add_row("report", Text(str(report), overflow="fold"))
     return table
+
+
+def _difference(summary: Summary, confidence: float) -> str:
+    assert summary.gain is not None
+    text = f"[bold]{wording.points(summary.gain)}[/bold]"
+    if summary.low is None or summary.high is None:
+        return text
+    return f"{text}  ({100 * confidence:g} % interval {100 * summary.low:+.1f} to {100 * summary.high:+.1f}, paired)"
 
 
 def _add_speed(table: Table, summary: Summary) -> None:

@@ -8,6 +8,10 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from surefoot.evaluation.config import EvaluationConfig
+from surefoot.evaluation.intervals import paired_interval
 from surefoot.files import write_atomic
 from surefoot.metrics import StepReport
 from surefoot.policy.loading import save_policy
@@ -110,9 +114,11 @@ class Journal:
             for phase, value in record.items():
                 if phase != "step" and not phase.startswith("tokens_"):
                     seconds[phase] = seconds.get(phase, 0.0) + value
+        before, after = (self.evaluations[0], self.evaluations[-1]) if self.evaluations else (None, None)
         result = {
-            "before": self.evaluations[0] if self.evaluations else None,
-            "after": self.evaluations[-1] if self.evaluations else None,
+            "before": _numbers(before),
+            "after": _numbers(after),
+            "difference": difference(before, after, self.config.evaluation),
             "best": {"step": self.state.best_step, "accuracy": self.state.best} if self.evaluations else None,
             "steps": self.state.step,
             "updates": self.state.updates,
@@ -130,6 +136,22 @@ class Journal:
         left = statistics.median(took) * (self.config.train.steps - self.state.step) if took else None
         accuracy = self.evaluations[-1]["accuracy"] if self.evaluations else None
         self.watch(Progress(self.state.step, self.config.train.steps, self.reward, accuracy, left, phase))
+
+
+def _numbers(record: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """An evaluation without its list of problems, which evaluations.jsonl has."""
+    return None if record is None else {key: value for key, value in record.items() if key != "right"}
+
+
+def difference(
+    before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, config: EvaluationConfig
+) -> dict[str, float] | None:
+    """Accuracy after minus before, paired by problem, with its interval; None without two evaluations."""
+    if before is None or after is None or before["step"] == after["step"]:
+        return None
+    shares = [np.asarray(record["right"]) / record["samples"] for record in (after, before)]
+    found = paired_interval(*shares, confidence=config.confidence, seed=config.seed)
+    return {"value": found.value, "low": found.low, "high": found.high}
 
 
 def _seconds(record: Mapping[str, float]) -> float:

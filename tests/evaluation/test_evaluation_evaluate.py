@@ -93,6 +93,7 @@ def test_the_record_is_the_line_of_the_run_folder() -> None:
     assert record.keys() == {
         *("step", "problems", "samples", "accuracy", "low", "high", "pass", "length", "truncated", "no_answer"),
         "ungraded",
+        "right",
     }
 
 

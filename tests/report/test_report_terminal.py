@@ -128,7 +128,7 @@ def test_result_table_has_the_outcome(tmp_path: Path) -> None:
     rows = {re.split(r"  +", line.strip())[0]: line for line in text.splitlines()}
     assert "25.0 %" in rows["held-out accuracy before"] and "20.0 to 30.5 %" in rows["held-out accuracy before"]
     assert "75.0 %" in rows["held-out accuracy after"] and "95 % interval" in rows["held-out accuracy after"]
-    assert "+50.0 points" in rows["gain"]
+    assert "+50.0 points" in rows["difference"]
     assert "10,000" in rows["tokens per second generated"] and "15,000" in rows["tokens per second trained"]
     assert "1 min 00 s" in rows["time: generate"] and "60.0 %" in rows["time: generate"]
     assert "9.5 %" in rows["time: log-probability"] and "30.0 %" in rows["time: train"]
@@ -147,6 +147,6 @@ def test_result_table_names_the_level_of_the_intervals() -> None:
 
 def test_result_table_of_half_a_result() -> None:
     text = show(result_table({"after": RESULT["after"], "seconds": {"mine [red]x[/red]": 2.0}}))
-    assert "held-out accuracy after" in text and "before" not in text and "gain" not in text
+    assert "held-out accuracy after" in text and "before" not in text and "difference" not in text
     assert "mine [red]x[/red]" in text
     assert show(result_table({})).count("\n") >= 3

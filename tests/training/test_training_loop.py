@@ -39,7 +39,11 @@ def test_a_run_leaves_the_files_that_the_documentation_names(tmp_path: Path) -> 
     assert [record["step"] for record in metrics] == [1, 2, 3, 4]
     assert [record["step"] for record in evaluations] == [0, 2, 4]
     assert all(math.isfinite(value) for record in metrics for value in record.values())
+    right = [record.pop("right") for record in evaluations]
     assert result.summary["before"] == evaluations[0] and result.summary["after"] == evaluations[-1]
+    gain = (sum(right[-1]) - sum(right[0])) / len(right[0])
+    assert result.summary["difference"]["value"] == pytest.approx(gain)
+    assert result.summary["difference"]["low"] <= gain <= result.summary["difference"]["high"]
     timings = lines(run / "timings.jsonl")
     assert all(record["generate"] > 0 and record["train"] > 0 for record in timings)
     generated = sum(record["tokens_generated"] for record in timings)
