@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,22 +14,36 @@ from typing import Any
 
 from surefoot.errors import RunFolderError
 
+_OS_ERROR = re.compile(r"os error (\d+)")
+
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn the operating system's refusals (full disk, no permission) into one line that names the folder."""
+    """Turn the operating system's refusals (full disk, no permission, a file in the way) into one line that names the path.
+
+    Safetensors reports them as errors of its own, with the number in the text.
+    """
     try:
         yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    except Exception as error:
+        number = _number(error)
+        if number is None:
+            raise
+        if number in (errno.ENOSPC, errno.EDQUOT):
             raise RunFolderError(
                 f"no space left while writing {path}: free some, or set 'runs' to another disk"
             ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR):
-            raise RunFolderError(
-                f"cannot write {path} ({error.strerror}): set 'runs' to a folder you may write"
-            ) from error
-        raise
+        raise RunFolderError(
+            f"cannot write {path} ({os.strerror(number)}): set 'runs' to a folder you may write"
+        ) from error
+
+
+def _number(error: Exception) -> int | None:
+    """The operating system's number of an error; None for errors of any other kind."""
+    if isinstance(error, OSError):
+        return error.errno
+    found = _OS_ERROR.search(str(error)) if type(error).__name__ == "SafetensorError" else None
+    return int(found[1]) if found else None
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
@@ -89,19 +104,29 @@ def append_lines(path: Path, records: list[dict[str, Any]]) -> None:
         file.write("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
 
 
+def sync_file(path: Path) -> None:
+    """Flush a file's content to disk, where there is one."""
+    if path.exists():
+        with open(path, "rb") as handle:
+            os.fsync(handle.fileno())
+
+
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """Read a JSON-lines file; a torn last line (the writer was killed) is left out, other bad lines raise ValueError."""
     if not path.exists():
         return []
-    lines = path.read_text(encoding="utf-8").split("\n")
+    lines = path.read_bytes().split(b"\n")
     records = []
     for number, line in enumerate(lines):
         if not line.strip():
             continue
         try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError as error:
+            record = json.loads(line.decode("utf-8", "surrogatepass"))
+        except ValueError as error:  # also a character that was cut in two
             if number == len(lines) - 1:
                 break
             raise ValueError(f"{path}, line {number + 1}: {error}") from error
+        if not isinstance(record, dict):
+            raise ValueError(f"{path}, line {number + 1}: expected an object, found {line[:40]!r}")
+        records.append(record)
     return records

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from surefoot.rewards.grade import grade
 from surefoot.rollout.engine import Engine, Sampling
 from surefoot.rollout.local import LocalEngine
 from surefoot.tasks.base import Task
-from surefoot.tasks.build import build_task
+from surefoot.tasks.build import build_task, fingerprint
 from surefoot.tasks.render import Renderer
 from surefoot.training.config import RunConfig, SftConfig
 from surefoot.types import Prompt, Sample, Score
@@ -57,6 +57,8 @@ class Parts:
 def assemble(config: RunConfig | SftConfig, *, task: Task | None = None, reward: Reward | None = None) -> Parts:
     """Load the policy, build the task and the reward, render the held-out prompts, and check that prompts fit."""
     task = task or build_task(config.task)
+    if not task.fingerprint:  # a task made by hand
+        task = replace(task, fingerprint=fingerprint(task.train, task.heldout))
     for note in task.notes:
         warnings.warn(note, stacklevel=2)
     policy = load_policy(config.model)

@@ -14,6 +14,9 @@ from surefoot.rewards.config import RewardConfig
 from surefoot.rollout.config import RolloutConfig
 from surefoot.tasks.config import TaskConfig
 
+NAME = r"^[\w][\w.\-]*$"  # one folder, not hidden, and no way up
+FOLDER = r"^[^\x00]+$"
+
 
 class OptimiserConfig(Section):
     """AdamW and its schedule."""
@@ -90,8 +93,8 @@ class HealthConfig(Section):
 class RunConfig(Section):
     """Everything that a run depends on."""
 
-    name: str = Field("run", min_length=1, pattern=r"^[\w.\-]+$", description="name of the run and of its folder")
-    runs: str = Field("runs", description="folder that holds the run folders")
+    name: str = Field("run", max_length=120, pattern=NAME, description="name of the run and of its folder")
+    runs: str = Field("runs", min_length=1, pattern=FOLDER, description="folder that holds the run folders")
     seed: int = Field(0, description="seed of the run: order of prompts and sampling")
     model: ModelConfig = ModelConfig()
     task: TaskConfig = TaskConfig()
@@ -130,8 +133,8 @@ class SftOptimiserConfig(OptimiserConfig):
 class SftConfig(Section):
     """Supervised training on demonstrations (``surefoot sft``)."""
 
-    name: str = Field("sft", min_length=1, pattern=r"^[\w.\-]+$", description="name of the run and of its folder")
-    runs: str = Field("runs", description="folder that holds the run folders")
+    name: str = Field("sft", max_length=120, pattern=NAME, description="name of the run and of its folder")
+    runs: str = Field("runs", min_length=1, pattern=FOLDER, description="folder that holds the run folders")
     seed: int = Field(0, description="seed of the order of the demonstrations")
     model: ModelConfig = ModelConfig()
     task: TaskConfig = TaskConfig()

@@ -20,6 +20,7 @@ from typing import IO, Any
 from surefoot.config import dump_toml
 from surefoot.errors import RunFolderError
 from surefoot.files import append_lines, explained, read_lines, write_atomic
+from surefoot.training.config import RunConfig, SftConfig
 
 LOGS = ("metrics", "timings", "evaluations", "warnings")
 # What may differ between a run and its resumption: how long it goes on, what is kept and what is said about it.
@@ -32,27 +33,30 @@ class RunFolder:
     Args:
         path: the folder; made when it is not there.
         config: the resolved configuration.
-        resume: go on with the run that the folder holds (a folder without one starts from the beginning).
+        resume: go on with the run that the folder holds (a folder without one starts from the beginning); None where
+            nothing can be resumed.
 
     Raises:
         RunFolderError: the folder holds a run and ``resume`` is not set; another process uses it; it cannot be
             written; it holds a run with another configuration.
     """
 
-    def __init__(self, path: Path, config: Mapping[str, Any], *, resume: bool) -> None:
+    def __init__(self, path: Path, config: Mapping[str, Any], *, resume: bool | None) -> None:
         self.path = path
-        used = (path / "config.toml").exists()
+        with explained(path):
+            used = (path / "config.toml").exists()
+            path.mkdir(parents=True, exist_ok=True)
+            foreign = not used and any(not entry.name.startswith(".") for entry in path.iterdir())
         if used and not resume:
-            raise RunFolderError(
-                f"the folder {path} already holds a run: set another 'name', or give --resume to go on with it"
-            )
-        if path.is_dir() and not used and any(not entry.name.startswith(".") for entry in path.iterdir()):
+            go_on = ", or give --resume to go on with it" if resume is not None else ""
+            raise RunFolderError(f"the folder {path} already holds a run: set another 'name'{go_on}")
+        if foreign:
             raise RunFolderError(
                 f"the folder {path} is not empty and holds no run: set another 'name' or another 'runs'"
             )
         with explained(path):
-            path.mkdir(parents=True, exist_ok=True)
             self._lock = _lock(path)
+        self._fresh = not used
         if used:
             _refuse_changes(path, config)
         _clear_leftovers(path)
@@ -64,7 +68,10 @@ class RunFolder:
     def __enter__(self) -> RunFolder:
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and self._fresh and not (self.path / "metrics.jsonl").exists():
+            # Stopped before its first step was done: nothing to go on from, so the name is free for the next try.
+            shutil.rmtree(self.path, ignore_errors=True)
         self.close()
 
     def log(self, name: str, record: Mapping[str, Any]) -> None:
@@ -72,10 +79,16 @@ class RunFolder:
         append_lines(self.path / f"{name}.jsonl", [dict(record)])
 
     def read(self, name: str) -> list[dict[str, Any]]:
+        """The records of a log, each with its step."""
+        file = self.path / f"{name}.jsonl"
         try:
-            return read_lines(self.path / f"{name}.jsonl")
-        except ValueError as error:
+            records = read_lines(file)
+        except (ValueError, OSError) as error:
             raise RunFolderError(f"the run cannot go on, a log is damaged: {error}") from None
+        for number, record in enumerate(records):
+            if not isinstance(record.get("step"), int):
+                raise RunFolderError(f"the run cannot go on, a log is damaged: {file}, record {number + 1} has no step")
+        return records
 
     def write_samples(self, name: str, records: list[dict[str, Any]]) -> None:
         """Write the samples of a step, whole or not at all."""
@@ -90,12 +103,17 @@ class RunFolder:
             file = self.path / f"{name}.jsonl"
             if not file.exists():
                 continue
-            kept = [record for record in self.read(name) if step is not None and record.get("step", 0) <= step]
+            kept = [record for record in self.read(name) if step is not None and record["step"] <= step]
             write_atomic(file, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in kept))
         for file in (self.path / "samples").glob("*.jsonl"):
             number = file.stem.rsplit("-", 1)[-1]
             if step is None or (number.isdigit() and int(number) > step):
                 file.unlink()
+
+
+def run_path(config: RunConfig | SftConfig) -> Path:
+    """Where the run lies, absolute, so that nothing that changes the working folder moves it."""
+    return Path(config.runs).expanduser().absolute() / config.name
 
 
 def _lock(path: Path) -> IO[str]:

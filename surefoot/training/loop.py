@@ -24,7 +24,7 @@ from surefoot.tasks.cursor import PromptCursor
 from surefoot.training.assemble import Parts, assemble, set_threads
 from surefoot.training.clock import Clock
 from surefoot.training.config import RunConfig
-from surefoot.training.folder import RunFolder, environment
+from surefoot.training.folder import RunFolder, environment, run_path
 from surefoot.training.journal import Journal
 from surefoot.training.learner import Learner
 from surefoot.training.measure import measure_batch
@@ -79,7 +79,7 @@ def train(
     parts = assemble(config, task=task, reward=reward)
     algorithm = config.algorithm.build()
     require_trackers(config.track)
-    with RunFolder(Path(config.runs) / config.name, config.resolved(), resume=resume) as folder:
+    with RunFolder(run_path(config), config.resolved(), resume=resume) as folder:
         write_atomic(folder.path / "card.md", algorithm.explain())
         write_atomic(folder.path / "environment.json", json.dumps(environment(), indent=1) + "\n")
         learner = Learner(
@@ -89,7 +89,7 @@ def train(
             algorithm=algorithm,
             config=config,
         )
-        state = restore(folder, learner, parts.task)
+        state = restore(folder, learner, parts.task, parts.reward, config.train.steps)
         parts.engine.load(state.step)
         return _run(config, parts, learner, state, folder, watch)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -13,7 +14,11 @@ from surefoot.types import Finish, Group
 
 
 def measure_batch(groups: Sequence[Group], batch: Batch) -> StepReport:
-    """Rewards over graded samples, lengths over all samples, groups over all groups, entropy over sampled tokens."""
+    """Rewards over graded samples, lengths over all samples, groups over all groups, entropy over sampled tokens.
+
+    Components of the reward have the prefix ``component/``, so that no name of theirs can meet a metric's; each is
+    averaged over the graded samples that have it as a finite number.
+    """
     report = StepReport()
     for sample, score in zip(batch.samples, batch.scores, strict=True):
         report.add("reward/ungraded", not score.valid)
@@ -26,7 +31,8 @@ def measure_batch(groups: Sequence[Group], batch: Batch) -> StepReport:
             continue
         report.add("reward/mean", score.total)
         for name, value in score.components.items():
-            report.add(f"reward/{name}", value)
+            if math.isfinite(value):
+                report.add(f"component/{name}", value)
         right = is_right(score)
         report.add("reward/correct", right)
         report.add("length/right" if right else "length/wrong", sample.length)

@@ -41,7 +41,8 @@ def take_step(optimiser: torch.optim.Optimizer, model: nn.Module, *, lr: float, 
     """Clip the gradient, set the rate, step, and clear. Returns the norm before clipping.
 
     Raises:
-        NonFiniteError: the norm is not finite; neither the weights nor the moments were touched.
+        NonFiniteError: the norm is not finite; neither the weights nor the moments were touched. Or the weights are no
+            longer finite after the step, which must not be saved.
     """
     norm = float(nn.utils.clip_grad_norm_(model.parameters(), max_grad_norm))
     if not math.isfinite(norm):
@@ -53,4 +54,9 @@ def take_step(optimiser: torch.optim.Optimizer, model: nn.Module, *, lr: float, 
         group["lr"] = lr
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)
+    if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
+        raise NonFiniteError(
+            f"the weights are not finite after a step at the learning rate {lr:g}, and nothing of this step is saved: "
+            "lower optimiser.lr"
+        )
     return norm

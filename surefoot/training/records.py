@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ def sample_record(step: int, prompt: Prompt, sample: Sample, score: Score, rende
         if isinstance(prompt.answer, (str, int, float, bool, type(None)))
         else str(prompt.answer),
         "reward": score.total if score.valid else None,
-        "components": dict(score.components),
+        "components": {name: value if math.isfinite(value) else None for name, value in score.components.items()},
         "correct": score.correct,
         "status": str(score.status),
         "finish": str(sample.finish),

@@ -29,7 +29,7 @@ from surefoot.tasks.base import Task
 from surefoot.tasks.cursor import PromptCursor
 from surefoot.training.assemble import Parts, assemble, set_threads
 from surefoot.training.config import SftConfig
-from surefoot.training.folder import RunFolder, environment
+from surefoot.training.folder import RunFolder, environment, run_path
 from surefoot.training.optimiser import learning_rate, make_optimiser, take_step
 from surefoot.training.progress import Progress
 from surefoot.types import Sample
@@ -79,7 +79,8 @@ def sft(
         raise DataError(
             f"the task '{parts.task.name}' has no demonstrations to learn from: give a file with a 'completion' in each row"
         )
-    with RunFolder(Path(config.runs) / config.name, config.model_dump(), resume=False) as folder:
+    _check_demonstrations(parts, config)
+    with RunFolder(run_path(config), config.model_dump(), resume=None) as folder:
         write_atomic(folder.path / "card.md", SUPERVISED.explain())
         write_atomic(folder.path / "environment.json", json.dumps(environment(), indent=1) + "\n")
         return SftResult(folder.path, _run(config, parts, folder, watch))
@@ -146,13 +147,34 @@ def supervised_gradient(parts: Parts, samples: list[Sample], micro_batch_tokens:
     return loss
 
 
+def _check_demonstrations(parts: Parts, config: SftConfig) -> None:
+    """Refuse what does not fit before anything is written. Text whose bytes fit needs no tokenizer to be sure of it."""
+    for index, prompt in enumerate(parts.task.train):
+        assert parts.task.demonstrate is not None
+        text = parts.task.demonstrate(prompt, 0, config.error_rate)
+        if len(text.encode("utf-8", "surrogatepass")) + len(
+            parts.renderer.text(prompt).encode("utf-8", "surrogatepass")
+        ) + 2 > (parts.policy.context):
+            _fit(parts, len(_demonstration(parts, index, config, 0)), prompt.prompt_id)
+
+
+def _fit(parts: Parts, length: int, prompt_id: str) -> None:
+    if length > parts.policy.context:
+        raise DataError(
+            f"prompt {prompt_id} and its demonstration have {length} tokens, more than the model's context of "
+            f"{parts.policy.context}: shorten them or leave the row out"
+        )
+
+
 def _demonstration(parts: Parts, index: int, config: SftConfig, step: int) -> Sample:
     prompt = parts.task.train[index]
     assert parts.task.demonstrate is not None
     text = parts.task.demonstrate(
         prompt, derive(config.seed, "demonstration", step, prompt.prompt_id), config.error_rate
     )
-    return Sample.of(parts.renderer.ids(prompt), parts.renderer.completion_ids(text), prompt_id=prompt.prompt_id)
+    sample = Sample.of(parts.renderer.ids(prompt), parts.renderer.completion_ids(text), prompt_id=prompt.prompt_id)
+    _fit(parts, len(sample), prompt.prompt_id)
+    return sample
 
 
 def _check(parts: Parts, config: SftConfig, folder: RunFolder, step: int) -> Evaluation:

@@ -116,9 +116,11 @@ def test_no_permission_names_the_option(tmp_path: Path, monkeypatch: pytest.Monk
         write_folder_atomic(blocker / "state", lambda folder: None)
 
 
-def test_other_errors_keep_their_type(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
+def test_every_refusal_of_the_operating_system_is_a_line_and_other_errors_keep_their_type(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match="No such file or directory"):
         write_atomic(tmp_path / "nowhere" / "file", "x")
+    with pytest.raises(ZeroDivisionError), explained(tmp_path):
+        raise ZeroDivisionError
 
 
 values = st.recursive(

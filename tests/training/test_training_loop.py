@@ -187,7 +187,7 @@ def test_a_full_disk_while_saving_is_one_line_and_the_run_goes_on_from_the_last_
 
     def full(tensors: Any, path: Path) -> None:
         calls[0] += 1
-        if calls[0] == 2:
+        if calls[0] == 3:
             path.write_bytes(b"part")
             raise OSError(28, "No space left on device", str(path))
         save_file(tensors, path)
@@ -264,3 +264,108 @@ def test_supervised_gradient_is_the_mean_over_tokens_whatever_the_split(tmp_path
         assert value == pytest.approx(total / tokens, rel=1e-5)
         for have, want in zip(grads, results[0][1], strict=True):
             torch.testing.assert_close(have, want, rtol=1e-4, atol=1e-6)
+
+
+def in_the_way(kind: str, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "file":
+        path.write_text("x")
+    elif kind == "dangling link":
+        path.symlink_to(path.parent / "nowhere")
+    elif kind == "loop":
+        path.symlink_to(path)
+
+
+@pytest.mark.parametrize("kind", ["file", "dangling link", "loop", "long", "proc"])
+def test_something_in_the_way_of_the_run_folder_is_one_line(kind: str, tmp_path: Path) -> None:
+    runs = {"long": tmp_path / ("x" * 300), "proc": Path("/proc/x")}.get(kind, tmp_path / "runs")
+    if kind not in ("long", "proc"):
+        in_the_way(kind, runs / "tiny")
+    with pytest.raises(RunFolderError) as caught:
+        train(tiny(runs), reward=digits_reward())
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_limit_while_the_state_is_written_is_one_line(tmp_path: Path) -> None:
+    """A refusal of the real kernel, through the writer of the weights, in a child process."""
+    import resource
+    import signal
+
+    from tests.training.test_training_resume import in_child
+
+    def work() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+        try:
+            train(tiny(tmp_path, checkpoint={"keep_best": False}), reward=digits_reward())
+        except RunFolderError as error:
+            assert "cannot write" in str(error) and "\n" not in str(error)
+            raise SystemExit(7) from None
+
+    assert in_child(work) == 7
+    assert not list((tmp_path / "tiny" / "state").iterdir())
+
+
+def test_a_run_that_fails_before_its_first_step_frees_its_name(tmp_path: Path) -> None:
+    def broken(prompt: str, completion: str, answer: object) -> float:
+        raise ValueError("not today")
+
+    with pytest.raises(RewardError, match="not today"):
+        train(tiny(tmp_path), reward=as_reward(broken))
+    assert not (tmp_path / "tiny").exists()
+    train(tiny(tmp_path, train={"steps": 1}), reward=digits_reward())
+
+
+def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
+    from surefoot.errors import NonFiniteError
+
+    config = tiny(tmp_path, train={"steps": 1}, optimiser={"lr": 1e38}, task={"heldout_size": 0})
+    with pytest.raises(NonFiniteError, match=r"lower optimiser\.lr"):
+        train(config, reward=digits_reward())
+    assert not (tmp_path / "tiny" / "model").exists() and not (tmp_path / "tiny" / "state").exists()
+
+
+def test_a_reward_that_changes_the_working_folder_does_not_move_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    def wanders(prompt: str, completion: str, answer: object) -> float:
+        os.chdir(tmp_path / "elsewhere")
+        return len(set(completion)) / 10
+
+    result = train(tiny(Path("runs"), train={"steps": 2}), reward=as_reward(wanders))
+    assert result.folder == tmp_path / "runs" / "tiny" and (result.folder / "result.json").exists()
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_demonstrations_that_do_not_fit_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    from surefoot.errors import DataError
+
+    data = tmp_path / "data.jsonl"
+    rows = [{"prompt": f"{i}+1=", "answer": str(i + 1), "completion": "9" * (300 if i == 3 else 3)} for i in range(6)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    values = {
+        "runs": str(tmp_path / "runs"),
+        "task": {"name": "file", "path": str(data), "heldout_size": 0, "heldout_share": 0.01, "template": "plain"},
+        "rollout": {"max_new_tokens": 4},
+        "steps": 2,
+    }
+    with pytest.raises(DataError, match=r"more than the model's context of 256"):
+        sft(validate(SftConfig, values))
+    assert not (tmp_path / "runs").exists()
+    with pytest.raises(SurefootError):
+        sft(validate(SftConfig, values | {"error_rate": 0.5}))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_supervised_training_without_held_out_problems(tmp_path: Path) -> None:
+    values = {"runs": str(tmp_path), "task": TINY["task"] | {"heldout_size": 0}, "steps": 2, "batch": 4}
+    result = sft(validate(SftConfig, values))
+    assert result.summary["before"] is None and result.summary["steps"] == 2
+    with pytest.raises(RunFolderError) as caught:
+        sft(validate(SftConfig, values))
+    assert "already holds a run" in str(caught.value) and "--resume" not in str(caught.value)

@@ -91,12 +91,13 @@ def test_killed_at_ten_random_moments(uninterrupted: tuple[dict[str, bytes], flo
     assert not list((tmp_path / "tiny" / "state").glob(".*"))
 
 
-@pytest.mark.parametrize("victim", ["save_file", "torch.save", "rename"])
+@pytest.mark.parametrize("victim", ["weights", "moments", "rename"])
 def test_killed_in_the_middle_of_writing_a_checkpoint(
     victim: str, uninterrupted: tuple[dict[str, bytes], float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected, _ = uninterrupted
-    save_file, torch_save, replace, calls = states.save_file, torch.save, os.replace, [0]
+    save_file, replace, calls = states.save_file, os.replace, [0]
+    torn = {"weights": states.WEIGHTS, "moments": states.MOMENTS}.get(victim)
 
     def kill_in_third_save() -> None:
         calls[0] += 1
@@ -104,15 +105,10 @@ def test_killed_in_the_middle_of_writing_a_checkpoint(
             os.kill(os.getpid(), signal.SIGKILL)
 
     def torn_save_file(tensors: Any, path: Path) -> None:
-        if path.parent.parent.name == "state":
+        if path.name == torn:
             path.write_bytes(b"half a file")
             kill_in_third_save()
         save_file(tensors, path)
-
-    def torn_torch_save(value: Any, path: Path) -> None:
-        path.write_bytes(b"half a file")
-        kill_in_third_save()
-        torch_save(value, path)
 
     def killed_before_rename(source: Path, target: Path) -> None:
         if Path(target).name.startswith("step-"):
@@ -120,10 +116,8 @@ def test_killed_in_the_middle_of_writing_a_checkpoint(
         replace(source, target)
 
     def work() -> None:
-        if victim == "save_file":
+        if torn is not None:
             monkeypatch.setattr(states, "save_file", torn_save_file)
-        elif victim == "torch.save":
-            monkeypatch.setattr(torch, "save", torn_torch_save)
         else:
             monkeypatch.setattr(os, "replace", killed_before_rename)
         train(config(tmp_path), reward=digits_reward())
@@ -133,19 +127,40 @@ def test_killed_in_the_middle_of_writing_a_checkpoint(
     assert contents(tmp_path) == expected
 
 
-def test_a_damaged_state_is_passed_over_for_the_one_before_it(
-    uninterrupted: tuple[dict[str, bytes], float], tmp_path: Path
+def flip_a_bit(state: Path) -> None:
+    content = bytearray((state / states.WEIGHTS).read_bytes())
+    content[-5] ^= 1
+    (state / states.WEIGHTS).write_bytes(content)
+
+
+def change_a_counter(state: Path) -> None:
+    values = json.loads((state / "state.json").read_text())
+    (state / "state.json").write_text(json.dumps(values | {"cursor": values["cursor"] + 1}))
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "a bit of the weights": flip_a_bit,
+    "a counter": change_a_counter,
+    "no weights": lambda state: (state / states.WEIGHTS).unlink(),
+    "no moments": lambda state: (state / states.MOMENTS).unlink(),
+    "torn": lambda state: (state / "state.json").write_text('{"format": 1, "fi'),
+    "a list": lambda state: (state / "state.json").write_text("[]"),
+    "null": lambda state: (state / "state.json").write_text("null"),
+    "no files": lambda state: (state / "state.json").write_text('{"format": 1, "files": {}}'),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_state_is_removed_and_the_one_before_it_is_used(
+    damage: str, uninterrupted: tuple[dict[str, bytes], float], tmp_path: Path
 ) -> None:
     expected, _ = uninterrupted
     assert in_child(lambda: train(config(tmp_path), reward=digits_reward())) == 0
     states_kept = sorted((tmp_path / "tiny" / "state").iterdir())
     assert [path.name for path in states_kept] == ["step-000011", "step-000012"]
-    weights = states_kept[-1] / "model.safetensors"
-    content = bytearray(weights.read_bytes())
-    content[-5] ^= 1
-    weights.write_bytes(content)
+    DAMAGES[damage](states_kept[-1])
     (tmp_path / "tiny" / "model" / "model.safetensors").unlink()
-    with pytest.warns(UserWarning, match="does not match its digest"):
+    with pytest.warns(UserWarning, match="is damaged"):
         train(config(tmp_path), reward=digits_reward(), resume=True)
     assert contents(tmp_path) == expected
 
@@ -195,3 +210,62 @@ def test_resume_refuses_another_configuration_other_data_and_a_second_writer(tmp
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(RunFolderError, match="another process"):
             train(tiny(tmp_path, train={"steps": 3}), reward=digits_reward(), resume=True)
+
+
+def test_resume_refuses_other_prompts_another_model_another_reward_and_fewer_steps(tmp_path: Path) -> None:
+    from surefoot.rewards.functions import as_reward
+    from surefoot.tasks.base import Task
+    from surefoot.types import Prompt
+
+    def task(sign: str) -> Task:
+        prompts = [Prompt(f"{sign}{i}", f"{i}{sign}{i}=", "0") for i in range(8)]
+        return Task("mine", tuple(prompts[:6]), tuple(prompts[6:]))
+
+    def other(prompt: str, completion: str, answer: object) -> float:
+        return float(len(completion))
+
+    base = tiny(tmp_path, train={"steps": 2}, algorithm={"preset": "grpo"})
+    train(base, reward=digits_reward(), task=task("+"))
+    longer = tiny(tmp_path, train={"steps": 3}, algorithm={"preset": "grpo"})
+    with pytest.raises(RunFolderError, match="prompts"):
+        train(longer, reward=digits_reward(), task=task("-"), resume=True)
+    with pytest.raises(RunFolderError, match="the reward"):
+        train(longer, reward=as_reward(other), task=task("+"), resume=True)
+    with pytest.raises(RunFolderError, match=r"train\.steps to as many"):
+        shorter = tiny(tmp_path, train={"steps": 1}, algorithm={"preset": "grpo"})
+        train(shorter, reward=digits_reward(), task=task("+"), resume=True)
+    from surefoot.training import resume as resume_module
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resume_module, "fingerprint", lambda policy: "another model")
+        with pytest.raises(RunFolderError, match="the model"):
+            train(longer, reward=digits_reward(), task=task("+"), resume=True)
+    assert train(longer, reward=digits_reward(), task=task("+"), resume=True).summary["steps"] == 3
+
+
+@pytest.mark.parametrize("log", ["metrics", "evaluations"])
+@pytest.mark.parametrize("damage", ["gone", "empty", "first line lost", "not a record", "a folder"])
+def test_resume_refuses_logs_that_lack_what_the_state_has(log: str, damage: str, tmp_path: Path) -> None:
+    base = tiny(tmp_path, train={"steps": 2})
+    train(base, reward=digits_reward())
+    file = tmp_path / "tiny" / f"{log}.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    file.unlink()
+    if damage == "a folder":
+        file.mkdir()
+    elif damage != "gone":
+        file.write_text(
+            {"empty": "", "first line lost": "".join(lines[1:]), "not a record": '{"step": "x"}\n' + "".join(lines)}[
+                damage
+            ]
+        )
+    with pytest.raises(RunFolderError) as caught:
+        train(tiny(tmp_path, train={"steps": 3}), reward=digits_reward(), resume=True)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_torn_last_line_that_ends_inside_a_character_is_no_damage(tmp_path: Path) -> None:
+    train(tiny(tmp_path, train={"steps": 2}), reward=digits_reward())
+    with open(tmp_path / "tiny" / "metrics.jsonl", "ab") as file:
+        file.write('{"step": 3, "reward/größe'.encode()[:-2])
+    assert train(tiny(tmp_path, train={"steps": 3}), reward=digits_reward(), resume=True).summary["steps"] == 3
