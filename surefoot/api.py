@@ -18,11 +18,12 @@ from typing import Any, TypeVar
 from surefoot.algorithms.algorithm import Algorithm
 from surefoot.algorithms.config import AlgorithmConfig
 from surefoot.config import Section, merge, nested, read_toml, validate
-from surefoot.errors import ConfigError, MissingExtraError
+from surefoot.errors import ConfigError, SurefootError
 from surefoot.evaluation.evaluate import Evaluation
 from surefoot.report.page import write_report
 from surefoot.rewards.functions import as_reward
 from surefoot.tasks.base import Task
+from surefoot.tasks.check import as_task
 from surefoot.training import loop
 from surefoot.training import sft as supervised
 from surefoot.training.assemble import assemble, set_threads
@@ -64,8 +65,10 @@ def train(
     Raises:
         SurefootError: any mistake in the configuration, the data, the model or the reward.
     """
+    if watch is not None and not callable(watch):
+        raise ConfigError(f"watch = {watch!r}: expected a function that takes a Progress, or None")
     grader, options = _split("reward", reward, options, as_reward)
-    problems, options = _split("task", task, options)
+    problems, options = _split("task", task, options, as_task)
     settings = configure(RunConfig, config, options)
     result = loop.train(settings, reward=grader, task=problems, resume=resume, watch=watch)
     report(result.folder)
@@ -85,8 +88,10 @@ def sft(
     Raises:
         SurefootError: any mistake in the configuration, the data or the model.
     """
+    if watch is not None and not callable(watch):
+        raise ConfigError(f"watch = {watch!r}: expected a function that takes a Progress, or None")
     grader, options = _split("reward", reward, options, as_reward)
-    problems, options = _split("task", task, options)
+    problems, options = _split("task", task, options, as_task)
     return supervised.sft(configure(SftConfig, config, options), reward=grader, task=problems, watch=watch)
 
 
@@ -112,7 +117,7 @@ def evaluate(
         SurefootError: any mistake in the configuration, the data, the model or the reward.
     """
     grader, options = _split("reward", reward, options, as_reward)
-    problems, options = _split("task", task, options)
+    problems, options = _split("task", task, options, as_task)
     if model is not None:
         options["model__path"] = str(model)
     if samples is not None:
@@ -139,10 +144,10 @@ def configure(schema: type[S], config: Config = None, options: Mapping[str, Any]
 
 
 def report(folder: Path) -> Path | None:
-    """Write ``report.html`` into a run folder; a line says what is missing where it cannot."""
+    """Write ``report.html`` into the folder of a run that is over; a warning says why where it cannot be written."""
     try:
         return write_report(folder)
-    except MissingExtraError as error:
+    except (SurefootError, OSError) as error:
         warnings.warn(f"no report was written: {error}", stacklevel=2)
         return None
 
@@ -154,10 +159,17 @@ def _values(schema: type[Section], config: Config) -> dict[str, Any]:
         if not isinstance(config, schema):
             raise ConfigError(f"the configuration is a {type(config).__name__}: give a {schema.__name__}")
         return config.model_dump(exclude_unset=True)
-    if isinstance(config, Mapping):
-        return {name: _plain(name, value) for name, value in config.items()}
     values: dict[str, Any] = {}
-    for file in [config] if isinstance(config, (str, Path)) else config:
+    if isinstance(config, Mapping):
+        for name, value in config.items():
+            values = merge(values, nested(str(name), _plain(str(name), value)))
+        return values
+    files = [config] if isinstance(config, (str, Path)) else config
+    if not isinstance(files, Sequence) or not all(isinstance(file, (str, Path)) for file in files):
+        raise ConfigError(
+            f"the configuration is {config!r:.80}: give a {schema.__name__}, a mapping, a TOML file or a list of files"
+        )
+    for file in files:
         values = merge(values, read_toml(Path(file)))
     return values
 

@@ -11,17 +11,29 @@ import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from surefoot.errors import ConfigError
 
 
 class Section(BaseModel):
-    """A table of the configuration: frozen, and a key that it does not define is an error."""
+    """A table of the configuration: frozen, its numbers finite, and a key that it does not define is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False, protected_namespaces=()
+    )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_no_switch(cls, value: Any, info: ValidationInfo) -> Any:
+        """Python counts True as 1: ``steps = true`` is a mistake all the same."""
+        wanted = _alternatives(cls.model_fields[info.field_name or ""].annotation)
+        if isinstance(value, bool) and bool not in wanted and {int, float} & wanted:
+            raise ValueError(f"input should be a valid {'integer' if int in wanted else 'number'}")
+        return value
 
 
 S = TypeVar("S", bound=Section)
@@ -34,7 +46,7 @@ def load(schema: type[S], files: Sequence[str | Path] = (), options: Mapping[str
         schema: the section that the files describe.
         files: TOML files; a later one overrides an earlier one, table by table.
         options: dotted keys over all files, for instance ``{"optimiser.lr": "1e-4"}``. Text is read as a TOML value where
-            it is one and as a plain string otherwise.
+            it is one and the key takes it, and as a plain string otherwise.
 
     Raises:
         ConfigError: a file that is missing or malformed, an unknown key (with the nearest one), a bad value.
@@ -43,7 +55,7 @@ def load(schema: type[S], files: Sequence[str | Path] = (), options: Mapping[str
     for file in files:
         merged = merge(merged, read_toml(Path(file)))
     for key, value in (options or {}).items():
-        merged = merge(merged, nested(key, read_value(value) if isinstance(value, str) else value))
+        merged = merge(merged, nested(key, read_word(schema, key, value) if isinstance(value, str) else value))
     return validate(schema, merged)
 
 
@@ -56,16 +68,22 @@ def validate(schema: type[S], values: Mapping[str, Any]) -> S:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    if path.is_dir():
-        raise ConfigError(f"the configuration {path} is a folder: give a TOML file")
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        content = path.read_bytes()
     except FileNotFoundError:
         raise ConfigError(f"the configuration {path} does not exist: give the path of a TOML file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the configuration {path} is not valid TOML: {error}") from None
+    except IsADirectoryError:
+        raise ConfigError(f"the configuration {path} is a folder: give a TOML file") from None
     except OSError as error:
         raise ConfigError(f"the configuration {path} cannot be read: {error.strerror}") from None
+    except ValueError as error:  # a path with a null byte
+        raise ConfigError(f"the configuration {str(path)!r} cannot be read: {error}") from None
+    try:
+        return tomllib.loads(content.decode())
+    except RecursionError:
+        raise ConfigError(f"the configuration {path} is nested too deeply") from None
+    except ValueError as error:
+        raise ConfigError(f"the configuration {path} is not valid TOML: {error}") from None
 
 
 def read_value(text: str) -> Any:
@@ -76,9 +94,24 @@ def read_value(text: str) -> Any:
     """
     try:
         read = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except RecursionError:
+        raise ConfigError(f"the value {text[:20]}... is nested too deeply") from None
+    except ValueError:
         return text
     return read["value"] if len(read) == 1 else text
+
+
+def read_word(schema: type[BaseModel], key: str, text: str) -> Any:
+    """:func:`read_value`, but the word as typed where the schema's key is text: ``--name 42`` names a run ``"42"``."""
+    *tables, name = key.split(".")
+    table: type[BaseModel] | None = schema
+    for part in tables:
+        field = table.model_fields.get(part) if table else None
+        table = _section(field.annotation) if field else None
+    field = table.model_fields.get(name) if table else None
+    wanted = _alternatives(field.annotation) if field else frozenset()
+    value = read_value(text)
+    return text if str in wanted and not isinstance(value, (str, dict)) else value
 
 
 def nested(dotted: str, value: Any) -> dict[str, Any]:
@@ -105,10 +138,12 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def nearest(word: str, words: Iterable[str]) -> str:
+def nearest(word: object, words: Iterable[str]) -> str:
     """`` Did you mean 'x'?`` for the closest known word, else the list of what there is (or nothing)."""
+    word = str(word)
     known = sorted(set(words))
-    last = {name.rsplit(".", 1)[-1]: name for name in reversed(known)}
+    # Of several keys with one last name, the one of the outermost table.
+    last = {name.rsplit(".", 1)[-1]: name for name in sorted(reversed(known), key=lambda name: -name.count("."))}
     leaf = word.rsplit(".", 1)[-1]
     if word not in known and leaf in last:
         return f" Did you mean '{last[leaf]}'?"
@@ -140,12 +175,31 @@ def explain(schema: type[BaseModel], error: ValidationError) -> str:
             table = (_section(field.annotation) if field else None) or table
         here = ".".join(path[:-1])
         siblings = [f"{here}.{name}" if here else name for name in table.model_fields]
-        return f"unknown key '{key}'." + nearest(key, siblings + (keys(schema) if not here else []))
+        everywhere = keys(schema)
+        if key in everywhere:
+            *tables, name = key.split(".")
+            return f"unknown key '{key}' in quotes: write it as {name} = ... in the table [{'.'.join(tables)}]"
+        return f"unknown key '{key}'." + (nearest(key, siblings + everywhere) or nearest(key, siblings))
+    if problem["type"] == "model_type":
+        return f"{key} = {problem['input']!r}: input should be a table{_example(schema, path, problem['input'])}"
     message = problem["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
     if problem["type"] == "missing":
         return f"the key '{key}' is missing: it has no default"
     return f"{key} = {problem['input']!r}: {message}" if key else message
+
+
+def _example(schema: type[BaseModel], path: Sequence[str], given: Any) -> str:
+    """How to write what was given as the first key of the table it was given for (``[model] path = 'gpt2'``)."""
+    table: type[BaseModel] | None = schema
+    for part in path:
+        field = table.model_fields.get(part) if table else None
+        table = _section(field.annotation) if field else None
+    if table is None or not path:
+        return ""
+    first, field = next(iter(table.model_fields.items()))
+    value = repr(given) if type(given) in _alternatives(field.annotation) else "..."
+    return f": write [{'.'.join(path)}] {first} = {value}"
 
 
 def dump_toml(values: Mapping[str, Any]) -> str:
@@ -186,6 +240,12 @@ def _scalar(value: Any) -> str:
 def _text(value: str) -> str:
     """A basic string: JSON's escapes, and one more that only TOML asks for."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _alternatives(annotation: Any) -> frozenset[Any]:
+    """The types that an annotation names: ``int | None`` is {int, NoneType}."""
+    union = isinstance(annotation, UnionType) or get_origin(annotation) is Union
+    return frozenset(get_args(annotation) if union else [annotation])
 
 
 def _section(annotation: Any) -> type[BaseModel] | None:

@@ -43,7 +43,7 @@ class Status(enum.StrEnum):
 
     OK = "ok"
     NO_ANSWER = "no_answer"  # graded; the completion holds nothing that could be an answer
-    INVALID = "invalid"  # the reward was NaN, None or infinite
+    INVALID = "invalid"  # the reward was NaN, None, infinite or above 1e15 in magnitude
     TIMEOUT = "timeout"
     ERROR = "error"
 
@@ -179,7 +179,7 @@ class Score:
 
     Attributes:
         total: the scalar that the algorithm sees; NaN when the status is not a valid one.
-        components: the named parts of the total.
+        components: the named parts of the total; NaN for one that has no value here.
         correct: whether the answer is right, before shaping; None where the reward does not say.
         status: see :class:`Status`.
         steps: verdicts on the steps, where the verifier can judge them.

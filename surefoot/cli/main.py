@@ -14,10 +14,12 @@ import typer
 
 from surefoot import __version__
 from surefoot.cli import commands, options
+from surefoot.cli.output import forgiving_output
 from surefoot.errors import SurefootError
 
 INTERRUPTED = 130
 BAD_INPUT = 2
+RUNS = ("demo", "train", "sft")
 
 app = typer.Typer(
     name="surefoot",
@@ -52,11 +54,24 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and give its exit code.
 
     0: done. 1: the doctor found something. 2: bad input, with one line on standard error. 130: stopped by Ctrl-C.
+    Output that cannot be written is a warning after a run, and an error (2) where it was all that the command makes;
+    a reader that has gone (``| head``) is neither.
 
     Args:
         arguments: the words after ``surefoot``; those of the process where None.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    with forgiving_output() as output:
+        code = _guarded(given)
+        output.flush()
+        if output.lost and given[:1] and given[0] in RUNS:
+            print(f"surefoot: warning: the output cannot be written: {output.lost}", file=sys.stderr)
+        elif output.lost and code == 0:
+            code = _complain(f"the output cannot be written: {output.lost}", BAD_INPUT)
+    return code
+
+
+def _guarded(given: list[str]) -> int:
     _quiet_libraries()
     _tell_of_long_work()
     with warnings.catch_warnings():
@@ -67,9 +82,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
             return _complain(str(error), error.exit_code)
         except (KeyboardInterrupt, typer.Abort):
             code = INTERRUPTED
-        except BrokenPipeError:  # the reader (head, less) has gone: nothing is left to say
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
     if code == INTERRUPTED:
         _say_how_to_go_on(given)
     return code

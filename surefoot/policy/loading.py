@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from safetensors import safe_open
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from surefoot.errors import ModelError, RunFolderError, SurefootError
 from surefoot.files import write_folder_atomic
@@ -38,6 +38,7 @@ def load_policy(config: ModelConfig) -> Policy:
     device = find_device(config.device)
     with quiet(), told(f"model.path = '{config.path}'"):
         model, tokenizer = fresh(config) if config.path == "embedded" else read(config)
+        name_end(model, tokenizer)
         model.to(device=device, dtype=getattr(torch, config.dtype))
         remove_dropout(model)
         policy = Policy(model, tokenizer, config, device)
@@ -47,7 +48,8 @@ def load_policy(config: ModelConfig) -> Policy:
                 f"model.path = '{config.path}': the tokenizer has {len(tokenizer)} tokens and the model's embedding "
                 f"{rows}: they belong to different models"
             )
-        _ = policy.head  # proved here, so that a model that cannot run fails while it is loaded
+        # Found here, so that a model that cannot run or stop fails while it is loaded.
+        _ = policy.head, policy.stop_ids
     return policy
 
 
@@ -63,13 +65,7 @@ def save_policy(policy: Policy, folder: Path) -> None:
         raise RunFolderError(f"{folder} holds something that is not a model and would be removed: name another folder")
 
     def fill(target: Path) -> None:
-        try:
-            policy.model.save_pretrained(target)
-        except SafetensorError as error:
-            number = re.search(r"os error (\d+)", str(error))
-            if number is None:
-                raise
-            raise OSError(int(number[1]), str(error)) from error
+        policy.model.save_pretrained(target)
         policy.tokenizer.save_pretrained(target)
 
     with quiet():
@@ -118,8 +114,13 @@ def read(config: ModelConfig) -> tuple[Any, Any]:
 
 
 def read_model(source: str | Path, config: ModelConfig) -> Any:
-    """The model, every weight of which is in the files (Transformers would make up those that are not)."""
+    """The model, with every weight that is in the files and no other.
+
+    Transformers would make up those that are missing, and leave out those that it does not need.
+    """
     try:
+        if isinstance(source, Path):
+            check_size(source, config)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             source,
             dtype=getattr(torch, config.dtype),
@@ -135,14 +136,72 @@ def read_model(source: str | Path, config: ModelConfig) -> Any:
             f"model.attention = '{config.attention}' is not supported by the model '{config.path}': set it to 'eager'"
         ) from error
     model, report = loaded
-    for key, trouble in (("missing_keys", "missing"), ("mismatched_keys", "of another shape")):
-        names = sorted(str(name[0] if isinstance(name, tuple) else name) for name in report[key])
-        if names:
-            raise ModelError(
-                f"model.path = '{config.path}': the weights do not fit config.json: {len(names)} are {trouble}, "
-                f"the first is {names[0]}"
-            )
+    for key, trouble in (
+        ("missing_keys", "missing"),
+        ("mismatched_keys", "of another shape"),
+        ("unexpected_keys", "not part of its model"),
+    ):
+        refuse_weights(config, trouble, [str(name[0] if isinstance(name, tuple) else name) for name in report[key]])
     return model
+
+
+def refuse_weights(config: ModelConfig, trouble: str, names: Sequence[str]) -> None:
+    if names:
+        raise ModelError(
+            f"model.path = '{config.path}': the weights do not fit config.json: {len(names)} are {trouble}, "
+            f"the first is {min(names)}"
+        )
+
+
+def check_size(folder: Path, config: ModelConfig) -> None:
+    """Compare the model that config.json describes with the headers of the weights, before any memory is taken.
+
+    Names may differ between files and model (Transformers renames some), so that only weights of one name are compared
+    by shape, and all together by their number.
+
+    Raises:
+        ModelError: a weight of another shape, or a model of more than twice the size of the weights.
+    """
+    described = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    layers = getattr(described.get_text_config(), "num_hidden_layers", None)
+    if isinstance(layers, int) and layers < 1:
+        raise ModelError(
+            f"model.path = '{config.path}': config.json says num_hidden_layers = {layers}: expected 1 or more"
+        )
+    held: dict[str, tuple[int, ...]] = {}
+    for file in sorted(folder.glob("model*.safetensors")):
+        with safe_open(file, framework="pt") as weights:
+            held |= {name: tuple(weights.get_slice(name).get_shape()) for name in weights.keys()}  # noqa: SIM118
+    if not held:
+        return
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(
+            described, attn_implementation=config.attention, trust_remote_code=False
+        )
+    needed = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    prefix = f"{model.base_model_prefix}."
+    held |= {prefix + name: shape for name, shape in held.items() if prefix + name in needed}
+    refuse_weights(
+        config, "of another shape", [name for name, shape in needed.items() if held.get(name, shape) != shape]
+    )
+    size, there = (sum(math.prod(shape) for shape in shapes.values()) for shapes in (needed, held))
+    if size > 2 * there and getattr(described, "quantization_config", None) is None:
+        raise ModelError(
+            f"model.path = '{config.path}': the weights do not fit config.json: it describes a model of {size:,} "
+            f"parameters, and the files hold {there:,}"
+        )
+
+
+def name_end(model: Any, tokenizer: Any) -> None:
+    """A tokenizer without an end-of-sequence token takes the one that the model's own configuration names."""
+    if tokenizer.eos_token_id is not None:
+        return
+    for settings in (getattr(model, "generation_config", None), model.config.get_text_config()):
+        named = getattr(settings, "eos_token_id", None)
+        first = named[0] if isinstance(named, (list, tuple)) and named else named
+        if isinstance(first, int) and 0 <= first < len(tokenizer):
+            tokenizer.eos_token = tokenizer.convert_ids_to_tokens(first)
+            return
 
 
 def looks_local(path: str) -> bool:

@@ -39,10 +39,20 @@ class Policy:
 
     @cached_property
     def stop_ids(self) -> tuple[int, ...]:
-        """Tokens that end a completion: those of the generation config, the tokenizer's, and the chat template's."""
+        """Tokens that end a completion: those of the generation config, the tokenizer's, and the chat template's.
+
+        Raises:
+            ModelError: the generation config names something that is no token.
+        """
         generation = getattr(self.model, "generation_config", None)
         named = getattr(generation, "eos_token_id", None)
         ids = set(named if isinstance(named, (list, tuple)) else [named])
+        for token in ids:
+            if token is not None and (isinstance(token, bool) or not isinstance(token, int)):
+                raise ModelError(
+                    f"model.path = '{self.config.path}': generation_config.json says eos_token_id = {named!r}: "
+                    f"expected the number of a token, or a list of them"
+                )
         ids |= {self.tokenizer.eos_token_id, turn_end(self.tokenizer)}
         return tuple(sorted(int(token) for token in ids if token is not None))
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -45,7 +47,7 @@ class ProgressView:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.quiet = quiet
-        self.stream = sys.stdout if stream is None else stream
+        self.stream = (sys.stdout or io.StringIO()) if stream is None else stream  # None: closed by ``>&-``
         self.seconds = seconds
         self.clock = clock
         self.live = self.stream.isatty() and os.environ.get("TERM") != "dumb"
@@ -65,20 +67,24 @@ class ProgressView:
                 expand=True,
             )
             self._bar.add_task("", total=None, phase="start", state="")
-            self._bar.start()
+            try:
+                self._bar.start()
+            except OSError:
+                self._bar, self.quiet = None, True
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._bar is not None:
-            self._bar.stop()
+            with suppress(OSError):
+                self._bar.stop()
             self._bar = None
         elif self._last is not None and self._last != self._said:
             self._say(self._last)
 
     def __call__(self, progress: Progress) -> None:
-        """Take note of where the run stands. Never raises for a closed pipe: a run does not end with its spectator."""
+        """Take note of where the run stands. A stream that cannot be written is left alone from then on."""
         self._last = progress
         if self.quiet:
             return
@@ -107,7 +113,7 @@ class ProgressView:
         self._said, self._said_at = progress, self.clock()
         try:
             print(plain_line(progress), file=self.stream, flush=True)
-        except (BrokenPipeError, ValueError):
+        except (OSError, ValueError):  # a run does not end with its spectator, nor with a full disk
             self.quiet = True
 
 

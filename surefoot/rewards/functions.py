@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import inspect
 import math
-import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from surefoot.errors import RewardError, SurefootError
 from surefoot.rewards.base import Completion, Reward
+from surefoot.rewards.values import one_line, scalar, short
 from surefoot.types import Score, Status
 
 _FORMS = (
     "(prompt, completion, answer) -> float | bool | None | Score, (prompts, completions, answers) -> list, "
     "(prompt: Prompt, text) -> Score, or an object with 'name' and 'score(completions)'"
 )
+_PLAIN = ("prompt", "completion", "answer")
+_BATCH = ("prompts", "completions", "answers")
 
 
 def as_reward(grader: Any) -> Reward:
@@ -24,15 +26,19 @@ def as_reward(grader: Any) -> Reward:
 
     =====================================================  ========================================================
     ``(prompt, completion, answer) -> number``             plain function: the prompt's text, the completion, the gold
-                                                           answer; any names but the two lines below
+                                                           answer
     ``(prompts, completions, answers) -> list``            the same for a whole batch, told apart by these names
     ``(prompt, text) -> Score``                            a task's verifier: the whole :class:`Prompt`
     an object with ``name`` and ``score``                  a :class:`Reward`, returned as it is
     =====================================================  ========================================================
 
-    A number is the total and says nothing about correctness; a bool says both. None, NaN and infinities mark the
-    sample ``Status.INVALID``. An exception marks its sample ``Status.ERROR``; where every sample of a batch raises, the
-    reward is broken and RewardError is raised.
+    Parameters called ``prompt``, ``completion`` and ``answer`` (or ``prompts``, ``completions`` and ``answers``) are
+    filled by name, in whatever order they stand. Three parameters of which any is called otherwise are filled by
+    position, in the order above.
+
+    A number is the total and says nothing about correctness; a bool says both. None, NaN, infinities and magnitudes
+    above 1e15 make :func:`~surefoot.rewards.grade.grade` mark the sample ``Status.INVALID``. An exception marks its
+    sample ``Status.ERROR``; where every sample of a batch raises, the reward is broken and RewardError is raised.
 
     Raises:
         RewardError: an object of another form.
@@ -47,13 +53,14 @@ def as_reward(grader: Any) -> Reward:
     if inspect.iscoroutinefunction(grader):
         raise RewardError(f"the reward '{name}' is an async function; expected {_FORMS}")
     parameters = _parameters(grader, name)
-    if parameters == ("prompts", "completions", "answers"):
-        return BatchReward(name, grader)
+    if sorted(parameters) == sorted(_BATCH):
+        return BatchReward(name, _in_order(grader, parameters, _BATCH))
     if parameters == ("prompt", "text"):
         return EachReward(name, lambda completion: grader(completion.prompt, completion.text))
     if len(parameters) == 3:
+        plain = _in_order(grader, parameters, _PLAIN) if sorted(parameters) == sorted(_PLAIN) else grader
         return EachReward(
-            name, lambda completion: grader(completion.prompt.text, completion.text, completion.prompt.answer)
+            name, lambda completion: plain(completion.prompt.text, completion.text, completion.prompt.answer)
         )
     raise RewardError(f"the reward '{name}' takes ({', '.join(parameters)}); expected {_FORMS}")
 
@@ -75,12 +82,12 @@ class EachReward:
                 raise
             except Exception as error:
                 failures.append(error)
-                scores.append(Score.failed(Status.ERROR, _one_line(error)))
+                scores.append(Score.failed(Status.ERROR, one_line(error)))
             else:
                 scores.append(as_score(self.name, result))
         if completions and len(failures) == len(completions):
             raise RewardError(
-                f"the reward '{self.name}' failed on all {len(failures)} completions: {_one_line(failures[0])}"
+                f"the reward '{self.name}' failed on all {len(failures)} completions: {one_line(failures[0])}"
             ) from failures[0]
         return scores
 
@@ -102,13 +109,13 @@ class BatchReward:
             raise
         except Exception as error:
             raise RewardError(
-                f"the reward '{self.name}' failed on a batch of {len(completions)} completions: {_one_line(error)}"
+                f"the reward '{self.name}' failed on a batch of {len(completions)} completions: {one_line(error)}"
             ) from error
         if hasattr(results, "tolist"):
             results = results.tolist()
         if not isinstance(results, (list, tuple)):
             raise RewardError(
-                f"the reward '{self.name}' gave {_short(results)}; expected a list with one number per completion"
+                f"the reward '{self.name}' gave {short(results)}; expected a list with one number per completion"
             )
         if len(results) != len(completions):
             raise RewardError(
@@ -128,10 +135,10 @@ def as_score(name: str, result: Any) -> Score:
         return result
     if result is None:
         return Score.failed(Status.INVALID, "the reward is None")
-    number = _scalar(result)
+    number = scalar(result)
     if number is None:
         raise RewardError(
-            f"the reward '{name}' gave {_short(result)} ({type(result).__name__}); expected a number, bool or Score"
+            f"the reward '{name}' gave {short(result)} ({type(result).__name__}); expected a number, bool or Score"
         )
     if not isinstance(number, bool) and not math.isfinite(number):
         return Score.failed(Status.INVALID, f"the reward is {number}")
@@ -140,25 +147,10 @@ def as_score(name: str, result: Any) -> Score:
     )
 
 
-def _scalar(value: Any) -> float | bool | None:
-    """A number of Python, NumPy or PyTorch as Python's (infinite where it is too large); None for anything else."""
-    if hasattr(value, "item") and getattr(value, "shape", None) == ():
-        value = value.item()
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        return value if isinstance(value, bool) else None
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
-def _short(value: Any) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
+def _in_order(grader: Callable[..., Any], parameters: Sequence[str], names: Sequence[str]) -> Callable[..., Any]:
+    """The grader as a function of ``names`` in that order, where its own ``parameters`` may stand in another."""
+    places = [names.index(parameter) for parameter in parameters]
+    return lambda *values: grader(*(values[place] for place in places))
 
 
 def _name(grader: Any) -> str:

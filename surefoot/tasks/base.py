@@ -35,6 +35,20 @@ class Task:
     notes: tuple[str, ...] = ()
 
 
+def unreadable(text: str) -> str:
+    """What keeps a text from being written as UTF-8, or "" where nothing does.
+
+    >>> unreadable("a"), unreadable("a\\ud800b")
+    ('', "'a\\\\ud800b' holds half of a surrogate pair, which is no character: remove it")
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        around = text[max(0, error.start - 20) : error.end + 20]
+        return f"{around!r} holds half of a surrogate pair, which is no character: remove it"
+    return ""
+
+
 def content_id(name: str, content: Any) -> str:
     """Stable name of a prompt: a hash of the task's name and the content, the same on every machine and for ever."""
     text = json.dumps([name, content], ensure_ascii=False, sort_keys=True, default=str)

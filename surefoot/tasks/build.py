@@ -11,6 +11,7 @@ from surefoot.config import nearest
 from surefoot.errors import DataError
 from surefoot.tasks import addition, chain_mod, file, gym
 from surefoot.tasks.base import Task
+from surefoot.tasks.check import check_task
 from surefoot.tasks.config import TaskConfig
 from surefoot.types import Prompt
 
@@ -35,7 +36,7 @@ def build_task(config: TaskConfig) -> Task:
     for key in ("path", "heldout_path"):
         if getattr(config, key) is not None and config.name != "file":
             raise DataError(f"task.{key} is read by the task 'file' only: set task.name = 'file', or leave it out")
-    task = builder(config)
+    task = check_task(builder(config))
     return replace(task, fingerprint=fingerprint(task.train, task.heldout))
 
 

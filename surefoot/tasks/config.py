@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from surefoot.config import Section
+from surefoot.tasks.base import unreadable
 
 
 class TaskConfig(Section):
@@ -35,6 +36,13 @@ class TaskConfig(Section):
     )
     system: str | None = Field(None, description="system prompt of the chat template")
     prompt: str = Field("{prompt}", description="wording around the problem; must hold {prompt}")
+
+    @field_validator("prompt", "system")
+    @classmethod
+    def _is_unicode(cls, value: str | None) -> str | None:
+        if value is not None and (trouble := unreadable(value)):
+            raise ValueError(trouble)
+        return value
 
     @field_validator("prompt")
     @classmethod

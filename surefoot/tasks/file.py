@@ -14,7 +14,7 @@ from typing import Any
 
 from surefoot.errors import DataError
 from surefoot.extras import require
-from surefoot.tasks.base import Task, content_id, is_heldout
+from surefoot.tasks.base import Task, content_id, is_heldout, unreadable
 from surefoot.tasks.config import TaskConfig
 from surefoot.types import Prompt
 
@@ -107,7 +107,11 @@ def read_rows(path: Path, option: str) -> Rows:
     """
     if path.suffix.lower() not in SUFFIXES:
         raise DataError(f"{option} = {str(path)!r}: unknown kind of file; expected one of {', '.join(SUFFIXES)}")
-    if not path.is_file():
+    try:
+        there = path.is_file()
+    except OSError as error:
+        raise DataError(f"{option} = {str(path)!r} cannot be read: {error.strerror}") from None
+    if not there:
         what = "is a folder" if path.is_dir() else "does not exist"
         raise DataError(f"{option} = {str(path)!r} {what}: give a JSONL or Parquet file")
     rows = Rows(path)
@@ -174,6 +178,7 @@ def _prompt(place: str, record: Any) -> Prompt:
     if completion is not None:
         if not isinstance(completion, str):
             raise DataError(f"{place}: 'completion' is {_kind(completion)}; expected text")
+        _refuse_unreadable(f"{place}: 'completion'", completion)
         metadata = {**metadata, "completion": completion}
     plain = content if isinstance(content, str) else [dict(message) for message in content]
     return Prompt(content_id("file", plain), content, record.get("answer"), dict(metadata))
@@ -187,6 +192,7 @@ def _content(place: str, record: Mapping[str, Any]) -> str | tuple[Mapping[str, 
     if isinstance(content, str):
         if not content.strip():
             raise DataError(f"{place}: 'prompt' is empty; expected text or a list of messages")
+        _refuse_unreadable(f"{place}: 'prompt'", content)
         return content
     if not isinstance(content, Sequence) or not content:
         raise DataError(f"{place}: 'prompt' is {_kind(content)}; expected text or a list of messages")
@@ -198,12 +204,18 @@ def _content(place: str, record: Mapping[str, Any]) -> str | tuple[Mapping[str, 
                 f"{place}: a message of 'prompt' is {str(message)[:80]}; expected an object with 'role' "
                 f"({', '.join(ROLES)}) and 'content' (text)"
             )
+        _refuse_unreadable(f"{place}: 'prompt'", text)
         messages.append({"role": role, "content": text})
     if messages[-1]["role"] not in ("user", "tool") or not any(m["role"] == "user" for m in messages):
         raise DataError(
             f"{place}: the last message of 'prompt' is of '{messages[-1]['role']}'; expected 'user' to speak last"
         )
     return tuple(messages)
+
+
+def _refuse_unreadable(place: str, text: str) -> None:
+    if trouble := unreadable(text):
+        raise DataError(f"{place}: {trouble}")
 
 
 def _key(prompt: Prompt) -> Any:

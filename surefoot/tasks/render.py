@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from surefoot.errors import DataError
+from surefoot.tasks.base import unreadable
 from surefoot.tasks.config import TaskConfig
 from surefoot.types import Prompt, Sample
 
@@ -78,7 +79,13 @@ class Renderer:
         return np.asarray(ids, dtype=np.int64)
 
     def completion_ids(self, text: str) -> np.ndarray:
-        """[T] int64: a demonstration as the model would write it, the token that ends its turn included."""
+        """[T] int64: a demonstration as the model would write it, the token that ends its turn included.
+
+        Raises:
+            DataError: text that is no Unicode.
+        """
+        if trouble := unreadable(text):
+            raise DataError(f"a demonstration cannot be used: {trouble}")
         return np.asarray([*self._encode(text), self._end], dtype=np.int64)
 
     def decode(self, sample: Sample) -> str:
@@ -108,11 +115,11 @@ class Renderer:
         Raises:
             DataError: names the first prompt that does not fit.
         """
-        for index, prompt in enumerate(prompts):
+        for prompt in prompts:
             length = len(self.ids(prompt))
             if length + max_new_tokens > context:
                 raise DataError(
-                    f"prompt {prompt.prompt_id} (number {index + 1}) has {length} tokens, and with "
+                    f"prompt {prompt.prompt_id} ({prompt.text[:40]!r}) has {length} tokens, and with "
                     f"rollout.max_new_tokens = {max_new_tokens} that is {length + max_new_tokens}, more than the "
                     f"model's context of {context}: lower rollout.max_new_tokens or shorten the prompt"
                 )

@@ -11,9 +11,11 @@ import pytest
 import surefoot
 from surefoot import presets
 from surefoot.api import configure
-from surefoot.errors import ConfigError, RewardError
+from surefoot.errors import ConfigError, DataError, RewardError
 from surefoot.files import read_lines
+from surefoot.tasks.base import Task
 from surefoot.training.config import RunConfig, SftConfig
+from surefoot.types import Prompt
 
 
 def test_every_way_to_say_it_is_the_same_configuration(workplace: Path) -> None:
@@ -121,3 +123,48 @@ def test_watch_is_told_of_every_step(workplace: Path) -> None:
     surefoot.train("tiny.toml", watch=events.append)
     assert [event.step for event in events if event.phase == "train"] == [1, 2]
     assert events[-1].step == events[-1].steps == 2 and events[-1].accuracy is not None
+
+
+PROMPTS = [Prompt(str(i), f"{i}+1=", str(i + 1)) for i in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ([1], "task is a list: give a Task"),
+        (3, "task is a int: give a Task"),
+        (Task, "task is the class Task: give a Task"),
+        (len, "task is a builtin_function_or_method: give a Task"),
+        (Task("mine", [], []), "has no training prompts"),
+        (Task("mine", ["1+1"], []), "number 1 of train is a str; expected a Prompt"),  # type: ignore[list-item]
+        (
+            Task("mine", PROMPTS, [Prompt("other", "3+1=")]),
+            r"the prompt other \('3\+1='\) is held out, and trained on as 3",
+        ),
+        (Task("mine", [Prompt("half", "a\ud800b")], []), "prompt half.*surrogate"),
+    ],
+)
+def test_a_task_that_is_none_is_refused(task: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        surefoot.train(task=task)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ([3], {}, "the configuration is 3: give a RunConfig"),
+        ([["tiny.toml", {}]], {}, "give a RunConfig, a mapping, a TOML file or a list of files"),
+        ([], {"watch": 3}, "watch = 3: expected a function"),
+        ([], {"runs": ""}, "runs = ''"),
+        ([], {"name": ".."}, "name = '..'"),
+    ],
+)
+def test_arguments_of_a_wrong_kind_are_refused(arguments: list[Any], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        surefoot.train(*arguments, **options)
+
+
+def test_a_mapping_may_have_dotted_keys() -> None:
+    config = configure(RunConfig, {"train.steps": 2, "train": {"group_size": 4}})
+    assert (config.train.steps, config.train.group_size) == (2, 4)

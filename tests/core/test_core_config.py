@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from surefoot.config import Section, dump_toml, keys, load, merge, nearest, nested, read_value, validate
-from surefoot.errors import ConfigError
+from surefoot.errors import ConfigError, SurefootError
 from surefoot.training.config import RunConfig, SftConfig
 
 
@@ -86,7 +86,14 @@ def test_words_of_the_command_line_are_toml_values_or_text(text: str, value: obj
         ({"other": {"nams": []}}, "unknown key 'other.nams'. Did you mean 'other.names'?"),
         ({"steps": "many"}, "steps = 'many': input should be a valid integer"),
         ({"inner": {"lr": -1}}, "inner.lr = -1: input should be greater than or equal to 0"),
-        ({"inner": 3}, "inner = 3: input should be"),
+        ({"inner": {"lr": math.nan}}, "inner.lr = nan: input should be a finite number"),
+        ({"inner": {"lr": math.inf}}, "inner.lr = inf: input should be a finite number"),
+        ({"steps": True}, "steps = True: input should be a valid integer"),
+        ({"steps": 1.5}, "steps = 1.5: input should be a valid integer"),
+        ({"inner": {"lr": True}}, "inner.lr = True: input should be a valid number"),
+        ({"inner": 3}, "inner = 3: input should be a table: write [inner] lr = ..."),
+        ({"inner.lr": 3}, "unknown key 'inner.lr' in quotes: write it as lr = ... in the table [inner]"),
+        ({"inner": {"steps": 3}}, "unknown key 'inner.steps'. Did you mean 'steps'?"),
     ],
 )
 def test_a_bad_key_or_value_is_one_line_that_names_the_way_out(values: dict[str, object], expected: str) -> None:
@@ -103,6 +110,8 @@ def test_a_bad_key_or_value_is_one_line_that_names_the_way_out(values: dict[str,
         ("broken.toml", "steps = \n", "is not valid TOML"),
         ("bytes.toml", b"\xff\xfe\x00", "is not valid TOML"),
         ("twice.toml", "steps = 1\nsteps = 2\n", "is not valid TOML"),
+        ("deep.toml", "steps = " + "[" * 5000, "is nested too deeply"),
+        ("digits.toml", "steps = " + "1" * 5000, "is not valid TOML"),
     ],
 )
 def test_a_file_that_cannot_be_read_says_which(
@@ -128,6 +137,57 @@ def test_every_misspelt_key_of_a_run_is_refused_and_its_neighbour_named(schema: 
         with pytest.raises(ConfigError, match="unknown key") as caught:
             load(schema, [], {wrong: 1})
         assert f"Did you mean '{key}'?" in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["a\0b.toml", "x" * 300 + ".toml"])
+def test_a_path_that_no_file_can_have_is_one_line(path: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(Outer, [path])
+
+
+@pytest.mark.parametrize("text", ["42", "nan", "true", "2026-11-30", "[1]", "1e5"])
+def test_a_word_for_a_key_of_text_is_kept_as_typed(text: str) -> None:
+    assert load(Outer, [], {"label": text}).label == text
+    assert load(Outer, [], {"label": f'"{text}"'}).label == text
+    assert load(RunConfig, [], {"runs": text, "task.system": text}).task.system == text
+
+
+def test_a_part_takes_a_name_or_a_table() -> None:
+    config = load(RunConfig, [], {"algorithm.trust": "{ kind = 'clip', high = 0.3 }"})
+    assert config.algorithm.trust == {"kind": "clip", "high": 0.3}
+
+
+def test_a_word_that_is_nested_too_deeply_is_one_line() -> None:
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        load(Outer, [], {"steps": "[" * 5000})
+
+
+def test_every_number_of_a_run_is_finite_and_no_switch() -> None:
+    for schema in (RunConfig, SftConfig):
+        known = load(schema).model_dump()
+        for key in keys(schema):
+            default: object = known
+            for part in key.split("."):
+                default = default[part]  # type: ignore[index]
+            if isinstance(default, bool) or not isinstance(default, (int, float)):
+                continue
+            for bad in (math.nan, math.inf, -math.inf, True):
+                with pytest.raises(ConfigError, match=f"^{key} = "):
+                    load(schema, [], {key: bad})
+
+
+def test_the_numbers_of_a_part_may_be_infinite() -> None:
+    part = {"kind": "token_truncate", "cap": math.inf}
+    assert load(RunConfig, [], {"algorithm.correction": part}).algorithm.build().correction.cap == math.inf
+
+
+def test_a_part_whose_name_is_a_number_and_a_rate_in_the_wrong_table() -> None:
+    with pytest.raises(SurefootError, match="algorithm.trust = '?3'? is not known"):
+        load(RunConfig, [], {"algorithm.trust": {"kind": 3}})
+    with pytest.raises(ConfigError, match=r"'train.lr'. Did you mean 'optimiser.lr'\?"):
+        load(RunConfig, [], {"train.lr": 1})
+    with pytest.raises(ConfigError, match=r"model = 'gpt2': input should be a table: write \[model\] path = 'gpt2'"):
+        validate(RunConfig, {"model": "gpt2"})
 
 
 def test_keys_are_all_leaves_in_order() -> None:

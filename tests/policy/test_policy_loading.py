@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import resource
@@ -81,11 +80,10 @@ def test_a_write_that_fails_leaves_the_old_model(folder: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))  # Python ignores the signal that goes with it
     try:
-        with pytest.raises(OSError) as caught:
+        with pytest.raises(RunFolderError, match="cannot write .*File too large"):
             save_policy(other, folder)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert caught.value.errno == errno.EFBIG
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
     assert loaded(folder).checksum() == before
 
@@ -122,6 +120,11 @@ BROKEN: dict[str, tuple[Damage, str]] = {
     "a number that is text": (rewrite("config.json", hidden_size="wide"), "cannot be loaded.*hidden_size"),
     "another width": (rewrite("config.json", hidden_size=64), "weights do not fit config.json.*of another shape"),
     "a layer too many": (rewrite("config.json", num_hidden_layers=3), "weights do not fit config.json.*missing"),
+    "a layer too few": (rewrite("config.json", num_hidden_layers=1), "weights do not fit config.json.*not part of its"),
+    "far too many layers": (rewrite("config.json", num_hidden_layers=40), "describes a model of .* the files hold"),
+    "layers below none": (rewrite("config.json", num_hidden_layers=-1), "num_hidden_layers = -1: expected 1 or more"),
+    "an end that is text": (rewrite("generation_config.json", eos_token_id="x"), "eos_token_id = 'x': expected"),
+    "an end among others": (rewrite("generation_config.json", eos_token_id=[1, "x"]), "eos_token_id = .*: expected"),
     "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "cannot be loaded.*model.safetensors"),
     "weights cut short": (lambda folder: os.truncate(folder / "model.safetensors", 5000), "cannot be loaded"),
     "weights that are text": (lambda folder: (folder / "model.safetensors").write_text("hello"), "cannot be loaded"),
@@ -240,6 +243,29 @@ def test_stop_ids_come_from_three_places(folder: Path) -> None:
         "{% for m in messages %}{{ m['content'] }} over.{% endfor %}"  # ends turns with plain words
     )
     assert Policy(policy.model, tokenizer, policy.config, policy.device).stop_ids == (1, 7)
+
+
+def test_a_model_of_another_size_is_refused_before_it_takes_memory(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(*_: Any, **__: Any) -> None:
+        raise AssertionError("the model was allocated")
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", load)
+    seven_billion = transformers.LlamaConfig().to_dict()
+    for changes in (seven_billion, seven_billion | {"vocab_size": 99, "hidden_size": 96, "intermediate_size": 256}):
+        rewrite("config.json", **changes)(folder)
+        with pytest.raises(ModelError, match="the weights do not fit config.json"):
+            loaded(folder)
+
+
+def test_a_tokenizer_without_an_end_takes_the_end_that_the_model_names(folder: Path) -> None:
+    rewrite("tokenizer_config.json", eos_token=None)(folder)
+    assert AutoTokenizer.from_pretrained(folder).eos_token_id is None
+    policy = loaded(folder)
+    assert (policy.tokenizer.eos_token_id, policy.tokenizer.eos_token) == (1, "<eos>")
+    (folder / "generation_config.json").unlink()
+    assert loaded(folder).tokenizer.eos_token_id == 1
 
 
 def test_context(folder: Path) -> None:

@@ -124,10 +124,16 @@ def test_one_evaluation_is_not_a_comparison(make_run: MakeRun) -> None:
         assert summary.before is not None and summary.after is None and summary.gain is None
 
 
-@pytest.mark.parametrize(("low", "high", "said"), [(0.04, 0.2, "better"), (-0.2, -0.04, "worse"), (-0.1, 0.2, "holds 0")])
+@pytest.mark.parametrize(
+    ("low", "high", "said"), [(0.04, 0.2, "better"), (-0.2, -0.04, "worse"), (-0.1, 0.2, "holds 0")]
+)
 def test_the_paired_difference_decides_where_there_is_one(low: float, high: float, said: str) -> None:
     record = {"accuracy": 0.3, "low": 0.2, "high": 0.4, "step": 0}
-    result = {"before": record, "after": record | {"accuracy": 0.35, "step": 9}, "difference": {"low": low, "high": high}}
+    result = {
+        "before": record,
+        "after": record | {"accuracy": 0.35, "step": 9},
+        "difference": {"low": low, "high": high},
+    }
     assert said in from_result(result).verdict
 
 

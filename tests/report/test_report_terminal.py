@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import re
 from pathlib import Path
@@ -150,3 +151,27 @@ def test_result_table_of_half_a_result() -> None:
     assert "held-out accuracy after" in text and "before" not in text and "difference" not in text
     assert "mine [red]x[/red]" in text
     assert show(result_table({})).count("\n") >= 3
+
+
+class Full(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+class FullTerminal(Full):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("stream", [Full(), FullTerminal()])
+def test_a_full_disk_does_not_end_the_run(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    with ProgressView(stream=stream, seconds=0) as watch:
+        watch(at(1, 2))
+        watch(at(2, 2))
+
+
+def test_a_process_without_standard_output_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    with ProgressView() as watch:
+        watch(at(1, 2))

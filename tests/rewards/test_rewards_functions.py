@@ -53,6 +53,38 @@ class TestForms:
     def test_any_three_names_will_do(self):
         assert [s.total for s in grade(as_reward(lambda a, b, c: len(b)), COMPLETIONS)] == [1.0, 1.0, 1.0]
 
+    def test_the_three_names_are_filled_by_name_in_any_order(self):
+        seen = []
+
+        def answer_first(answer, prompt, completion, /):
+            seen.append((prompt, completion, answer))
+            return 0.0
+
+        def completion_first(completion, prompt, answer, scale=1.0):
+            seen.append((prompt, completion, answer))
+            return 0.0
+
+        grade(as_reward(answer_first), COMPLETIONS[2:])
+        grade(as_reward(completion_first), COMPLETIONS[2:])
+        assert seen == [("2 + 1 =", "x", "3")] * 2
+
+    def test_another_name_leaves_all_three_to_their_position(self):
+        seen = []
+
+        def half_named(completion, question, answer):
+            seen.append((completion, question, answer))
+            return 0.0
+
+        grade(as_reward(half_named), COMPLETIONS[2:])
+        assert seen == [("2 + 1 =", "x", "3")]
+
+    def test_a_batch_function_is_filled_by_name_in_any_order(self):
+        def batch(answers, completions, prompts):
+            assert answers == ["1", "2", "3"] and prompts == [prompt.text for prompt in PROMPTS]
+            return [completion == "x" for completion in completions]
+
+        assert [s.total for s in grade(as_reward(batch), COMPLETIONS)] == [0.0, 0.0, 1.0]
+
     def test_defaults_and_partial_arguments_are_left_alone(self):
         def scaled(prompt, completion, answer, scale=2.0, *rest, **options):
             return scale * (completion == answer)
@@ -179,6 +211,15 @@ class TestResults:
         for reward in (returning(value), batch):
             for score in grade(as_reward(reward), COMPLETIONS):
                 assert score.status is Status.INVALID and not score.valid and math.isnan(score.total) and score.text
+
+    @pytest.mark.parametrize("value", [1e308, -1e308, 1.1e15, 10**200, np.float64(-1e200)])
+    def test_a_magnitude_above_1e15_is_invalid(self, value: Any):
+        def batch(prompts, completions, answers):
+            return [value] * len(prompts)
+
+        for reward in (returning(value), batch):
+            score = grade(as_reward(reward), COMPLETIONS)[0]
+            assert score.status is Status.INVALID and "above 1e+15 in magnitude" in score.text
 
     def test_only_that_sample_is_invalid(self):
         def sometimes(prompt, completion, answer):

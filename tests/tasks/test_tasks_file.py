@@ -10,7 +10,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from surefoot.errors import DataError
+from surefoot.config import validate
+from surefoot.errors import ConfigError, DataError
 from surefoot.tasks.base import Task
 from surefoot.tasks.build import build_task
 from surefoot.tasks.config import TaskConfig
@@ -238,3 +239,29 @@ def test_demonstrations_need_a_completion_in_every_row(tmp_path: Path):
     assert task.demonstrate is not None
     with pytest.raises(DataError, match=r"an error rate of 0\.2 is not possible"):
         task.demonstrate(task.train[0], 0, 0.2)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": "a\ud800b"},
+        {"prompt": [{"role": "user", "content": "a\ud800b"}]},
+        {"prompt": "1+1", "completion": "a\ud800b"},
+    ],
+)
+def test_half_a_surrogate_pair_is_named_with_its_row(tmp_path, row):
+    path = tmp_path / "data.jsonl"
+    path.write_text('{"prompt": "1+2"}\n' + json.dumps(row) + "\n")
+    with pytest.raises(DataError, match=r"line 2: '(prompt|completion)'.*surrogate"):
+        build_task(TaskConfig(name="file", path=str(path)))
+
+
+def test_a_path_that_no_file_can_have_is_one_line():
+    with pytest.raises(DataError, match="cannot be read: File name too long"):
+        build_task(TaskConfig(name="file", path="x" * 300 + ".jsonl"))
+
+
+def test_a_wording_that_is_no_unicode_is_refused():
+    for key in ("prompt", "system"):
+        with pytest.raises(ConfigError, match=f"{key} = .*surrogate"):
+            validate(TaskConfig, {key: "\ud800 {prompt}"})

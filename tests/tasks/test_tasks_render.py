@@ -216,7 +216,7 @@ def test_prompts_that_do_not_fit_are_named():
     with pytest.raises(DataError) as error:
         renderer.check_length(prompts, context=12, max_new_tokens=6)
     text = str(error.value)
-    assert "prompt long (number 2) has 7 tokens" in text and "longer" not in text
+    assert "prompt long ('1234567') has 7 tokens" in text and "longer" not in text
     assert "rollout.max_new_tokens = 6" in text and "13" in text and "context of 12" in text
 
 
@@ -228,3 +228,8 @@ def test_stop_texts_are_single_tokens():
     for text in ("ab", ""):
         with pytest.raises(DataError, match=r"rollout\.stop takes texts of one token"):
             renderer.single_token(text)
+
+
+def test_a_demonstration_that_is_no_unicode_is_refused():
+    with pytest.raises(DataError, match="demonstration.*surrogate"):
+        RENDERER.completion_ids("a\ud800b")

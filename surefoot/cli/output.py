@@ -1,0 +1,75 @@
+"""Standard output and error that never end a run: a reader that has gone or a full disk costs the words, not the work."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO
+
+
+class Forgiving:
+    """A text stream that remembers the first error of the stream below, and from then on writes nowhere.
+
+    Args:
+        stream: the stream below; everything but writing is its own.
+
+    Attributes:
+        error: what went wrong; None while all is well.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.error: OSError | None = None
+
+    def write(self, text: str) -> int:
+        if self.error is None:
+            try:
+                self.stream.write(text)
+            except UnicodeEncodeError:
+                encoding = self.stream.encoding or "ascii"
+                self.write(text.encode(encoding, "backslashreplace").decode(encoding))
+            except OSError as error:
+                self._give_up(error)
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        if self.error is None:
+            try:
+                self.stream.flush()
+            except OSError as error:
+                self._give_up(error)
+
+    @property
+    def lost(self) -> str:
+        """Why words were lost, or "" where none were or where their reader had enough."""
+        return "" if self.error is None or self.error.errno == errno.EPIPE else str(self.error.strerror)
+
+    def _give_up(self, error: OSError) -> None:
+        """What is still in the buffer of the stream goes nowhere too, or Python would try again when it ends."""
+        self.error = error
+        with suppress(OSError), open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), self.stream.fileno())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+@contextmanager
+def forgiving_output() -> Iterator[Forgiving]:
+    """Make standard output and error forgiving for a while; gives standard output."""
+    before = sys.stdout, sys.stderr
+    out, err = (Forgiving(stream if stream is not None else open(os.devnull, "w")) for stream in before)  # noqa: SIM115
+    sys.stdout, sys.stderr = out, err  # type: ignore[assignment]
+    try:
+        yield out
+    finally:
+        out.flush()
+        err.flush()
+        sys.stdout, sys.stderr = before
