@@ -66,7 +66,7 @@ def forgiving_output() -> Iterator[Forgiving]:
     """Make standard output and error forgiving for a while; gives standard output."""
     before = sys.stdout, sys.stderr
     out, err = (Forgiving(stream if stream is not None else open(os.devnull, "w")) for stream in before)  # noqa: SIM115
-    sys.stdout, sys.stderr = out, err  # type: ignore[assignment]
+    sys.stdout, sys.stderr = out, err
     try:
         yield out
     finally:

@@ -179,12 +179,12 @@ def check_size(folder: Path, config: ModelConfig) -> None:
             described, attn_implementation=config.attention, trust_remote_code=False
         )
     needed = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
-    prefix = f"{model.base_model_prefix}."
+    size, there = (sum(math.prod(shape) for shape in shapes.values()) for shapes in (needed, held))
+    prefix = f"{model.base_model_prefix}."  # which files of a model without its head lack
     held |= {prefix + name: shape for name, shape in held.items() if prefix + name in needed}
     refuse_weights(
         config, "of another shape", [name for name, shape in needed.items() if held.get(name, shape) != shape]
     )
-    size, there = (sum(math.prod(shape) for shape in shapes.values()) for shapes in (needed, held))
     if size > 2 * there and getattr(described, "quantization_config", None) is None:
         raise ModelError(
             f"model.path = '{config.path}': the weights do not fit config.json: it describes a model of {size:,} "

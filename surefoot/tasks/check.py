@@ -29,7 +29,7 @@ def check_task(task: Task) -> Task:
         DataError: no training prompts, something that is no prompt, text that is no Unicode, or a prompt that is both
             trained on and held out.
     """
-    parts = {"train": task.train, "heldout": task.heldout}
+    parts: dict[str, Any] = {"train": task.train, "heldout": task.heldout}
     for name, prompts in parts.items():
         if not isinstance(prompts, Sequence) or isinstance(prompts, str):
             raise DataError(f"the task '{task.name}': {name} is a {type(prompts).__name__}; expected a list of Prompt")

@@ -45,7 +45,7 @@ def test_train_writes_a_run_and_ends_with_a_table(surefoot: Callable[..., Outcom
 
 def test_json_is_all_that_is_printed(surefoot: Callable[..., Outcome], workplace: Path) -> None:
     result = json.loads(surefoot("train", "tiny.toml", "--json").out)
-    assert result["folder"] == "runs/tiny" and result["steps"] == 2
+    assert result["folder"] == str(workplace / "runs" / "tiny") and result["steps"] == 2
     record = json.loads(surefoot("evaluate", "runs/tiny/model", "tiny.toml", "--json").out)
     assert record["accuracy"] == result["after"]["accuracy"] and record["problems"] == 4
     checks = json.loads(surefoot("doctor", "tiny.toml", "--json").out)

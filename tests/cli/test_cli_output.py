@@ -30,7 +30,7 @@ def shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("where", [">/dev/full", ">&-", ">&- 2>&-", ">/dev/full 2>/dev/full", "| head -c 1"])
+@pytest.mark.parametrize("where", [">/dev/full", ">&- 2>&-", "2>/dev/full | head -c 1"])
 def test_a_run_does_not_end_with_its_output(where: str, workplace: Path) -> None:
     done = shell(f"$S train tiny.toml {where}", workplace)
     assert done.returncode == 0, done.stderr

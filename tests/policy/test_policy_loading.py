@@ -80,7 +80,7 @@ def test_a_write_that_fails_leaves_the_old_model(folder: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))  # Python ignores the signal that goes with it
     try:
-        with pytest.raises(RunFolderError, match="cannot write .*File too large"):
+        with pytest.raises(RunFolderError, match=r"cannot write .*File too large"):
             save_policy(other, folder)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -255,7 +255,7 @@ def test_a_model_of_another_size_is_refused_before_it_takes_memory(
     seven_billion = transformers.LlamaConfig().to_dict()
     for changes in (seven_billion, seven_billion | {"vocab_size": 99, "hidden_size": 96, "intermediate_size": 256}):
         rewrite("config.json", **changes)(folder)
-        with pytest.raises(ModelError, match="the weights do not fit config.json"):
+        with pytest.raises(ModelError, match=r"the weights do not fit config\.json"):
             loaded(folder)
 
 

@@ -231,5 +231,5 @@ def test_stop_texts_are_single_tokens():
 
 
 def test_a_demonstration_that_is_no_unicode_is_refused():
-    with pytest.raises(DataError, match="demonstration.*surrogate"):
+    with pytest.raises(DataError, match=r"demonstration.*surrogate"):
         RENDERER.completion_ids("a\ud800b")
