@@ -11,7 +11,7 @@ class RolloutConfig(Section):
     """How completions are sampled."""
 
     temperature: float = Field(
-        1.0, gt=0, description="sampling temperature; the trainer divides its logits by the same"
+        1.0, ge=1e-6, description="sampling temperature; the trainer divides its logits by the same"
     )
     top_p: float = Field(1.0, gt=0, le=1, description="nucleus sampling; the kept mass is recorded per token")
     top_k: int = Field(0, ge=0, description="sample among the k likeliest tokens (0: all); the kept mass is recorded")
