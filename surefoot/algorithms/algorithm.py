@@ -167,9 +167,9 @@ def equation(algorithm: Algorithm, latex: bool = False) -> list[str]:
         lines.append(say(algorithm.ratio))
     if algorithm.correction.name != "none":
         lines.append(say(algorithm.correction))
-    lines.append(say(algorithm.advantage))
     if "reward" in algorithm.kl.kind.traits:
         lines.append(say(algorithm.kl))
+    lines.append(say(algorithm.advantage))
     over = say(algorithm.selection)
     if latex:
         return [r"\begin{aligned}", *[f"& {line} \\\\" for line in lines], rf"& \text{{over }}{over}", r"\end{aligned}"]

@@ -49,6 +49,8 @@ def demo(
         result = run_demo(out or _free(Path("runs/demo")), seed, watch)
     api.report(result.run.folder)
     _show_run(result.run, 0.95, as_json)
+    if not as_json:
+        print(f"\nThe same by hand: surefoot evaluate {result.run.model} --samples 4")
 
 
 def train(
@@ -114,12 +116,17 @@ def evaluate(
     from surefoot.cli.show import show_evaluation, show_json
     from surefoot.training.config import RunConfig
 
+    made_by = Path(model).parent / "config.toml"
+    if not configs and task is None and (Path(model) / "config.json").exists() and made_by.exists():
+        configs = [made_by]  # the model of a run, measured on what the run was about
     config = _read(RunConfig, configs or (), pairs, context)
     record = api.evaluate(model, config, task=task, samples=samples).record(0)
     record.pop("step", None)
     if as_json:
         show_json(record)
     else:
+        where = f" (from {made_by})" if configs == [made_by] else ""
+        print(f"task {task or config.task.name}, verifier {config.reward.verifier}{where}\n")
         show_evaluation(Console(), record, config.evaluation.confidence)
 
 

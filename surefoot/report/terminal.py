@@ -127,7 +127,8 @@ def state(progress: Progress) -> str:
     if progress.reward is not None:
         parts.append(f"reward {progress.reward:.2f}" if abs(progress.reward) < 1e4 else f"reward {progress.reward:.2e}")
     if progress.accuracy is not None:
-        parts.append(f"held-out {wording.percent(progress.accuracy)}")
+        drawn = "sampled" if progress.phase == "warm-up" else "held-out"
+        parts.append(f"{drawn} {wording.percent(progress.accuracy)}")
     if progress.seconds_left is not None:
         parts.append(f"{wording.countdown(progress.seconds_left)} left")
     return "  ".join(parts)

@@ -6,6 +6,7 @@ report, ``completion`` a worked solution for supervised training. Only ``prompt`
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from surefoot.tasks.base import Task, content_id, is_heldout, unreadable
 from surefoot.tasks.config import TaskConfig
 from surefoot.types import Prompt
 
+KEYS = ("prompt", "answer", "metadata", "completion")
 SUFFIXES = {".jsonl": "JSON lines", ".ndjson": "JSON lines", ".parquet": "Parquet"}
 ROLES = ("system", "user", "assistant", "tool")
 
@@ -117,6 +119,7 @@ def read_rows(path: Path, option: str) -> Rows:
     rows = Rows(path)
     records = _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_json_lines(path)
     for place, number, record in records:
+        _refuse_misspelt(place, record)
         prompt = _prompt(place, record)
         known = rows.prompts.get(prompt.prompt_id)
         if known is None:
@@ -128,6 +131,17 @@ def read_rows(path: Path, option: str) -> Rows:
     if not rows.prompts:
         raise DataError(f"{option} = {str(path)!r} holds no problems: it is empty")
     return rows
+
+
+def _refuse_misspelt(place: str, record: Any) -> None:
+    """A row that lacks a key and has one that is nearly spelt like it."""
+    if not isinstance(record, dict):
+        return
+    for missing in [key for key in KEYS if key not in record]:
+        for close in difflib.get_close_matches(
+            missing, [str(key) for key in record if key not in KEYS], n=1, cutoff=0.8
+        ):
+            raise DataError(f"{place}: unknown key '{close}'. Did you mean '{missing}'?")
 
 
 def _read_json_lines(path: Path) -> Iterator[tuple[str, int, Any]]:
@@ -154,7 +168,7 @@ def _read_parquet(path: Path) -> Iterator[tuple[str, int, Any]]:
     number = 0
     try:
         with parquet.ParquetFile(path) as file:
-            known = [name for name in ("prompt", "answer", "metadata", "completion") if name in file.schema_arrow.names]
+            known = [name for name in KEYS if name in file.schema_arrow.names]
             columns = known if "prompt" in known else None
             for batch in file.iter_batches(columns=columns):
                 for record in batch.to_pylist():

@@ -12,6 +12,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -48,8 +49,10 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
             foreign = not used and any(not entry.name.startswith(".") for entry in path.iterdir())
         if used and not resume:
-            go_on = ", or give --resume to go on with it" if resume is not None else ""
+            go_on = ", or resume it (--resume, in Python resume=True)" if resume is not None else ""
             raise RunFolderError(f"the folder {path} already holds a run: set another 'name'{go_on}")
+        if resume and not used:
+            warnings.warn(f"{path} holds no run to go on with: a new one is started", stacklevel=2)
         if foreign:
             raise RunFolderError(
                 f"the folder {path} is not empty and holds no run: set another 'name' or another 'runs'"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from surefoot.evaluation.config import EvaluationConfig
+from surefoot.evaluation.evaluate import Evaluation
 from surefoot.evaluation.intervals import paired_interval
 from surefoot.files import write_atomic
 from surefoot.metrics import StepReport
@@ -82,7 +83,8 @@ class Journal:
         """Measure held-out accuracy; keep the best model."""
         if not self.parts.heldout:
             return
-        self.tell("evaluate")
+        if not self.evaluations:
+            self.tell("evaluate")
         with self.clock.phase("evaluate"):
             evaluation = self.parts.evaluate(self.config)
         with self.clock.phase("write"):
@@ -93,12 +95,29 @@ class Journal:
             records = heldout_records(self.state.step, evaluation, self.parts.renderer, HELDOUT_SAMPLES)
             self.folder.write_samples(name, records)
             self.trackers.log(self.state.step, {"heldout/accuracy": record["accuracy"]})
+        self._say_if_nothing_is_called_right(evaluation)
         if evaluation.accuracy > self.state.best:
             self.state.best, self.state.best_step = evaluation.accuracy, self.state.step
             if self.config.checkpoint.keep_best:
                 with self.clock.phase("save"):
                     save_policy(self.parts.policy, self.folder.path / "best")
         self.tell("evaluate")
+
+    def _say_if_nothing_is_called_right(self, evaluation: Evaluation) -> None:
+        scores = [score for scores in evaluation.scores for score in scores]
+        if (
+            "correct" in self.state.warned
+            or evaluation.accuracy > 0
+            or any(score.correct is not None for score in scores)
+        ):
+            return
+        self.state.warned.append("correct")
+        text = (
+            "the reward never says which answers are right, and none earned 1 or more, so accuracy means nothing: return "
+            "Score(total, correct=...) from it"
+        )
+        self.folder.log("warnings", {"step": self.state.step, "name": "correct", "text": text})
+        warnings.warn(text, stacklevel=2)
 
     def end_step(self) -> None:
         """Write down where the time of the step went."""

@@ -40,7 +40,8 @@ def restore(folder: RunFolder, learner: Learner, task: Task, reward: Reward, ste
         if getattr(state, key) != getattr(fresh, key):
             raise RunFolderError(
                 f"the {what} of the run {folder.path} {'are' if what == 'prompts' else 'is'} not what it was made with: "
-                f"restore the data, the model or the function, or set another 'name'"
+                "restore the data or the model (a reward in Python is given again: surefoot.train(..., reward=f, resume=True)), "
+                "or set another 'name'"
             )
     if state.step > steps:
         raise RunFolderError(f"the run {folder.path} has done {state.step} steps: set train.steps to as many or more")

@@ -156,3 +156,15 @@ def test_demo_gains_far_outside_its_interval(surefoot: Callable[..., Outcome], w
     result = json.loads(done.out)
     assert result["after"]["low"] > result["before"]["high"] + 0.1
     assert (workplace / result["folder"] / "report.html").is_file()
+
+
+def test_the_model_of_a_run_is_measured_on_what_the_run_was_about(
+    surefoot: Callable[..., Outcome], workplace: Path
+) -> None:
+    from surefoot.training.loop import train as run
+    from tests.training.tiny import tiny
+
+    folder = run(tiny(workplace / "runs", train={"steps": 1}, task={"options": {"digits": 1}})).folder
+    done = surefoot("evaluate", str(folder / "model"))
+    assert done.code == 0 and f"task addition, verifier auto (from {folder / 'config.toml'})" in done.out
+    assert "4 x 1 samples" in done.out

@@ -265,3 +265,14 @@ def test_a_wording_that_is_no_unicode_is_refused():
     for key in ("prompt", "system"):
         with pytest.raises(ConfigError, match=f"{key} = .*surrogate"):
             validate(TaskConfig, {key: "\ud800 {prompt}"})
+
+
+@pytest.mark.parametrize(("wrong", "right"), [("anwser", "answer"), ("promt", "prompt"), ("completions", "completion")])
+def test_a_key_that_is_nearly_right_is_named_with_its_row(wrong: str, right: str, tmp_path: Path) -> None:
+    row = {"prompt": "1+1=", "answer": "2", "completion": "2"}
+    file = tmp_path / "rows.jsonl"
+    file.write_text(
+        json.dumps(row) + "\n" + json.dumps({(wrong if k == right else k): v for k, v in row.items()}) + "\n"
+    )
+    with pytest.raises(DataError, match=rf"line 2: unknown key '{wrong}'\. Did you mean '{right}'\?"):
+        build_task(TaskConfig(name="file", path=str(file)))

@@ -369,3 +369,19 @@ def test_supervised_training_without_held_out_problems(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError) as caught:
         sft(validate(SftConfig, values))
     assert "already holds a run" in str(caught.value) and "--resume" not in str(caught.value)
+
+
+def test_a_reward_that_never_says_what_is_right_is_told_so_once(tmp_path: Path) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        train(tiny(tmp_path), reward=as_reward(lambda prompt, completion, answer: len(set(completion)) / 100))
+    assert sum("never says which answers are right" in str(warning.message) for warning in caught) == 1
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        train(tiny(tmp_path, name="auto", train={"steps": 1}))
+    assert not any("never says" in str(warning.message) for warning in caught)
+
+
+def test_resuming_a_run_that_is_not_there_says_that_a_new_one_starts(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="holds no run to go on with"):
+        train(tiny(tmp_path, train={"steps": 1}), reward=digits_reward(), resume=True)
