@@ -17,7 +17,7 @@ from surefoot.algorithms import (
     selection,
     trust,
 )
-from surefoot.algorithms.part import Part, build, find
+from surefoot.algorithms.part import Part, build
 from surefoot.errors import AlgorithmError
 
 SLOTS = ("selection", "advantage", "ratio", "trust", "correction", "kl", "aggregation")
@@ -179,6 +179,3 @@ def equation(algorithm: Algorithm, latex: bool = False) -> list[str]:
 def resolve(algorithm: Algorithm) -> dict[str, Any]:
     """Every slot as a table with its kind and numbers, for the resolved configuration."""
     return {slot: {"kind": getattr(algorithm, slot).name, **getattr(algorithm, slot).numbers} for slot in SLOTS}
-
-
-__all__ = ["SLOTS", "Algorithm", "card", "equation", "find", "resolve"]

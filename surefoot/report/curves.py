@@ -32,6 +32,14 @@ def figures(files: RunFiles) -> list[Figure]:
             "nats per token",
             [Curve("loss/nll_per_token", "negative log-probability")],
         ),
+        *policy_figures(files),
+        times(files),
+    ]
+
+
+def policy_figures(files: RunFiles) -> list[Figure]:
+    """How the policy and its batches change."""
+    return [
         metric_figure(
             files.metrics,
             "entropy",
@@ -76,7 +84,6 @@ def figures(files: RunFiles) -> list[Figure]:
             "share of groups whose rewards are all equal",
             [Curve("groups/no_signal", "no signal", share=True)],
         ),
-        times(files),
     ]
 
 

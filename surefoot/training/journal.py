@@ -75,8 +75,7 @@ class Journal:
             if records:
                 self.folder.write_samples(f"step-{self.state.step:06d}", records)
             for name, text in check(metrics, self.state, self.config.health):
-                self.folder.log("warnings", {"step": self.state.step, "name": name, "text": text})
-                warnings.warn(f"step {self.state.step}: {text}", stacklevel=2)
+                self._warn(name, text)
             self.trackers.log(self.state.step, metrics)
 
     def evaluate(self) -> None:
@@ -112,12 +111,15 @@ class Journal:
         ):
             return
         self.state.warned.append("correct")
-        text = (
+        self._warn(
+            "correct",
             "the reward never says which answers are right, and none earned 1 or more, so accuracy means nothing: return "
-            "Score(total, correct=...) from it"
+            "Score(total, correct=...) from it",
         )
-        self.folder.log("warnings", {"step": self.state.step, "name": "correct", "text": text})
-        warnings.warn(text, stacklevel=2)
+
+    def _warn(self, name: str, text: str) -> None:
+        self.folder.log("warnings", {"step": self.state.step, "name": name, "text": text})
+        warnings.warn(f"step {self.state.step}: {text}", stacklevel=3)
 
     def end_step(self) -> None:
         """Write down where the time of the step went."""

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from surefoot.algorithms.algorithm import Algorithm
 from surefoot.algorithms.part import REGISTRY, Part
 from surefoot.algorithms.tokens import RewardTable, Tokens
 from surefoot.types import Totals
@@ -136,4 +135,3 @@ def test_every_part_stands_in_an_algorithm_and_its_loss_is_finite() -> None:
         loss, report = policy_loss(preset, tokens(), totals)
         assert loss.isfinite()
         assert all(torch.isfinite(torch.tensor(value)) for value in report.means().values())
-    assert isinstance(Algorithm().explain(), str)
