@@ -63,16 +63,7 @@ def train(policy: Policy, samples: list[Sample], micro_batch_tokens: int) -> Non
         current = token_logprobs(policy, packed)
         loss, _ = policy_loss(
             dr_grpo,
-            Tokens(
-                logp=current.logp,
-                logp_old=current.logp.detach(),
-                logp_behaviour=packed.logp_behaviour[packed.mask],
-                advantage=packed.advantage[packed.mask],
-                row=packed.seq_index[packed.mask],
-                loss_tokens=packed.loss_tokens,
-                group_tokens=packed.group_tokens,
-                entropy=current.entropy,
-            ),
+            Tokens.on_policy(packed, current.logp, current.entropy),
             totals,
         )
         loss.backward()

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from surefoot.types import Packed
+
 
 @dataclass(frozen=True)
 class Tokens:
@@ -38,6 +40,20 @@ class Tokens:
     group_tokens: Tensor
     logp_reference: Tensor | None = None
     entropy: Tensor | None = None
+
+    @classmethod
+    def on_policy(cls, packed: Packed, logp: Tensor, entropy: Tensor | None = None) -> Tokens:
+        """The loss tokens of a micro-batch whose sampling weights are the current ones."""
+        return cls(
+            logp=logp,
+            logp_old=logp.detach(),
+            logp_behaviour=logp.detach(),
+            advantage=packed.advantage[packed.mask],
+            row=packed.seq_index[packed.mask],
+            loss_tokens=packed.loss_tokens,
+            group_tokens=packed.group_tokens,
+            entropy=entropy,
+        )
 
     def row_sum(self, value: Tensor) -> Tensor:
         """[M] -> [S], the sum over each row."""

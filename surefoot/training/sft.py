@@ -131,15 +131,7 @@ def supervised_gradient(parts: Parts, samples: list[Sample], micro_batch_tokens:
         logp = token_logprobs(parts.policy, packed, entropy=False).logp
         value, _ = policy_loss(
             SUPERVISED,
-            Tokens(
-                logp=logp,
-                logp_old=logp.detach(),
-                logp_behaviour=logp.detach(),
-                advantage=packed.advantage[packed.mask],
-                row=packed.seq_index[packed.mask],
-                loss_tokens=packed.loss_tokens,
-                group_tokens=packed.group_tokens,
-            ),
+            Tokens.on_policy(packed, logp),
             totals,
         )
         value.backward()
