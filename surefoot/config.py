@@ -138,19 +138,27 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def _either(names: list[str]) -> str:
+    return " or ".join(f"'{name}'" for name in names[:3])
+
+
 def nearest(word: object, words: Iterable[str]) -> str:
     """`` Did you mean 'x'?`` for the closest known word, else the list of what there is (or nothing)."""
     word = str(word)
     known = sorted(set(words))
-    # Of several keys with one last name, the one of the outermost table.
-    last = {name.rsplit(".", 1)[-1]: name for name in sorted(reversed(known), key=lambda name: -name.count("."))}
+    # Of several keys with one last name, those of the outermost tables.
+    last: dict[str, list[str]] = {}
+    for name in sorted(known, key=lambda name: name.count(".")):
+        same = last.setdefault(name.rsplit(".", 1)[-1], [name])
+        if name not in same and name.count(".") == same[0].count("."):
+            same.append(name)
     leaf = word.rsplit(".", 1)[-1]
     if word not in known and leaf in last:
-        return f" Did you mean '{last[leaf]}'?"
+        return f" Did you mean {_either(last[leaf])}?"
     for close in difflib.get_close_matches(word, known, n=1, cutoff=0.5):
         return f" Did you mean '{close}'?"
     for close in difflib.get_close_matches(leaf, list(last), n=1, cutoff=0.6):
-        return f" Did you mean '{last[close]}'?"
+        return f" Did you mean {_either(last[close])}?"
     return f" Known: {', '.join(known)}." if known and len(known) <= 40 else ""
 
 

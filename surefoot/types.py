@@ -87,6 +87,9 @@ class Sample:
         sample_id: index of the sample among those of its prompt in its step.
         seed: seed of the sample's own random stream.
         parent: (sample name, token index) where it forked, for trees; None for independent samples.
+        top_ids: [T, K] int32, the K likeliest tokens of the full tempered distribution (before top-p and top-k cut it)
+            at each place; 0 where origin is not POLICY. None unless the engine was asked for them.
+        top_logp: [T, K] float32, their log-probabilities; -inf where origin is not POLICY.
     """
 
     ids: np.ndarray
@@ -100,6 +103,8 @@ class Sample:
     sample_id: int = 0
     seed: int = 0
     parent: tuple[str, int] | None = None
+    top_ids: np.ndarray | None = None
+    top_logp: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         lengths = {
@@ -108,6 +113,13 @@ class Sample:
         }
         if len(set(lengths.values())) != 1:
             raise ValueError(f"sample {self.prompt_id}/{self.sample_id}: per-token arrays differ in length: {lengths}")
+        if self.top_ids is not None or self.top_logp is not None:
+            shapes = [None if top is None else top.shape for top in (self.top_ids, self.top_logp)]
+            if shapes[0] is None or shapes[0] != shapes[1] or shapes[0][:-1] != (len(self),):
+                raise ValueError(
+                    f"sample {self.prompt_id}/{self.sample_id}: top_ids and top_logp have the shapes {shapes[0]} and "
+                    f"{shapes[1]}: expected ({len(self)}, K) for both"
+                )
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -142,18 +154,37 @@ class Sample:
         version: int = 0,
         sample_id: int = 0,
         seed: int = 0,
+        injected: np.ndarray | None = None,
+        top_ids: np.ndarray | None = None,
+        top_logp: np.ndarray | None = None,
     ) -> Sample:
-        """A sample of one prompt and one completion written by the policy (or by a demonstrator, without ``logp``)."""
+        """A sample of one prompt and one completion written by the policy (or by a demonstrator, without ``logp``).
+
+        Args:
+            prompt_ids: [n] token ids.
+            completion_ids: [m] token ids.
+            prompt_id, finish, sample_id, seed: as in :class:`Sample`.
+            logp, kept_logmass: [m], of the completion; zeros where they are left out.
+            temperature, version: of every token that the policy wrote.
+            injected: [m] bool, tokens of the completion that were forced on the policy; what the other arguments say
+                of them is not kept.
+            top_ids, top_logp: [m, K], of the completion.
+        """
         n, m = len(prompt_ids), len(completion_ids)
 
-        def spread(outside: float, inside: Any, dtype: type) -> np.ndarray:
-            array: np.ndarray = np.full(n + m, outside, dtype=dtype)
+        def spread(outside: float, inside: Any, dtype: type, *width: int) -> np.ndarray:
+            array: np.ndarray = np.full((n + m, *width), outside, dtype=dtype)
             array[n:] = inside
+            if injected is not None:
+                array[n:][injected] = outside
             return array
 
+        origin = spread(Origin.PROMPT, Origin.POLICY, np.uint8)
+        if injected is not None:
+            origin[n:][injected] = Origin.INJECTED
         return cls(
             ids=np.concatenate([prompt_ids, completion_ids]).astype(np.int64),
-            origin=spread(Origin.PROMPT, Origin.POLICY, np.uint8),
+            origin=origin,
             logp_behaviour=spread(0.0, 0.0 if logp is None else logp, np.float32),
             version=spread(-1, version, np.int32),
             temperature=spread(1.0, temperature, np.float32),
@@ -162,15 +193,24 @@ class Sample:
             prompt_id=prompt_id,
             sample_id=sample_id,
             seed=seed,
+            top_ids=None if top_ids is None else spread(0, top_ids, np.int32, top_ids.shape[1]),
+            top_logp=None if top_logp is None else spread(-np.inf, top_logp, np.float32, top_logp.shape[1]),
         )
 
 
 @dataclass(frozen=True)
 class StepScore:
-    """The verdict on one step of a completion: ``end`` is the character index (exclusive) where the step ends."""
+    """The verdict on one step of a completion.
+
+    Attributes:
+        end: the character index (exclusive) where the step ends.
+        value: its reward.
+        token: the index, among the tokens that the policy wrote, of the step's last one; filled in after grading.
+    """
 
     end: int
     value: float
+    token: int | None = None
 
 
 @dataclass(frozen=True)
@@ -206,11 +246,12 @@ class Score:
 
 @dataclass(frozen=True)
 class Group:
-    """Samples that share a baseline, with their scores."""
+    """Samples that share a baseline, with their scores; and the score of the greedy completion, where one was made."""
 
     prompt: Prompt
     samples: tuple[Sample, ...]
     scores: tuple[Score, ...]
+    greedy: Score | None = None
 
     def __post_init__(self) -> None:
         if len(self.samples) != len(self.scores):
@@ -251,6 +292,10 @@ class Packed:
         loss_tokens: [S] float64, loss tokens of each sequence.
         group_tokens: [S] float64, loss tokens of the sequence's whole group in the optimiser step.
         sample_index: [S] int64, where each sequence stands in the batch it was packed from.
+        weight: [N] float32, factor of the token in the objective; 1 where nothing else was said.
+        top_ids: [N, K] int64, the behaviour policy's likeliest tokens at each place, as in :class:`Sample`; None where
+            the engine was not asked for them.
+        top_logp_behaviour: [N, K] float32, their log-probabilities under the behaviour policy; None with ``top_ids``.
     """
 
     ids: Tensor
@@ -265,6 +310,9 @@ class Packed:
     loss_tokens: Tensor
     group_tokens: Tensor
     sample_index: Tensor
+    weight: Tensor
+    top_ids: Tensor | None = None
+    top_logp_behaviour: Tensor | None = None
 
     @property
     def sequences(self) -> int:
@@ -276,4 +324,6 @@ class Packed:
         return self.seq_start[1:] - self.seq_start[:-1]
 
     def to(self, device: torch.device | str) -> Packed:
-        return replace(self, **{name: getattr(self, name).to(device) for name in self.__dataclass_fields__})
+        """The same micro-batch with its tensors on this device."""
+        held = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return replace(self, **{name: value.to(device) for name, value in held.items() if value is not None})

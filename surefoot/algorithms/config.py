@@ -19,13 +19,21 @@ class AlgorithmConfig(Section):
 
     preset: str = Field("grpo", description="name of the preset to start from; `surefoot cards` lists them")
     name: str | None = Field(None, description="title of the card, for a variant")
+    prompts: Choice = Field(None, description="which problems a step samples")
+    head: Choice = Field(None, description="in which precision logits are made, on both sides")
+    interruption: Choice = Field(None, description="when a completion that is still thinking is told to answer")
+    truncated: Choice = Field(None, description="what becomes of completions that the budget cut")
+    shaping: Choice = Field(None, description="what is added to the rewards before they are compared")
     selection: Choice = Field(None, description="which rows stay")
     advantage: Choice = Field(None, description="from rewards to advantages")
     ratio: Choice = Field(None, description="importance ratio and its anchor")
     trust: Choice = Field(None, description="surrogate and its bounds")
+    weights: Choice = Field(None, description="how much each token counts")
     correction: Choice = Field(None, description="weights for an engine that differs from the trainer")
     kl: Choice = Field(None, description="term against a reference policy")
+    value: Choice = Field(None, description="loss of the critic")
     aggregation: Choice = Field(None, description="how token losses become the loss of the step")
+    reset: Choice = Field(None, description="when the reference and the optimiser start afresh")
 
     def build(self) -> Algorithm:
         """The algorithm that this section describes.

@@ -2,6 +2,9 @@
 
 They multiply the policy term and nothing else (no KL, no entropy), and the denominators do not change. With a ratio that
 is already anchored on the behaviour policy they would correct twice, which is refused.
+
+A token whose behaviour log-probability is not finite cannot be weighed: its weight is 0 in every mode, and it adds nothing
+to the weight of its row.
 """
 
 from __future__ import annotations
@@ -20,15 +23,20 @@ Positive = Annotated[float, Field(gt=0)]
 
 
 def mismatch(tokens: Tokens) -> Tensor:
-    """[M], log pi_old - log mu."""
-    return (tokens.logp_old - tokens.logp_behaviour).detach()
+    """[M], log pi_old - log mu; 0 where mu is not known."""
+    return _known(tokens, (tokens.logp_old - tokens.logp_behaviour).detach())
+
+
+def _known(tokens: Tokens, value: Tensor) -> Tensor:
+    """[M], the value, and 0 for tokens whose behaviour log-probability is not finite."""
+    return torch.where(tokens.logp_behaviour.isfinite(), value, torch.zeros_like(value))
 
 
 def _between(value: Tensor, low: float, high: float) -> Tensor:
     return (value >= low) & (value <= high)
 
 
-@part("correction", "", "")
+@part("correction", "", "", "idle")
 def none(tokens: Tokens) -> Tensor | None:
     """No correction: right where engine and trainer agree."""
     return None
@@ -41,7 +49,7 @@ def none(tokens: Tokens) -> Tensor | None:
 )
 def token_truncate(tokens: Tokens, *, cap: Positive = 2.0) -> Tensor:
     """Truncated importance sampling per token (TIS). An infinite cap is the weight of decoupled PPO (arXiv 2110.00641)."""
-    return bounded_exp(mismatch(tokens)).clamp(max=cap)
+    return _known(tokens, bounded_exp(mismatch(tokens)).clamp(max=cap))
 
 
 @part(
@@ -51,7 +59,7 @@ def token_truncate(tokens: Tokens, *, cap: Positive = 2.0) -> Tensor:
 )
 def seq_truncate(tokens: Tokens, *, cap: Positive = 2.0) -> Tensor:
     """The truncated weight of a whole row. The product strays far from 1 in long rows, in either direction."""
-    return bounded_exp(tokens.row_sum(mismatch(tokens))).clamp(max=cap)[tokens.row]
+    return _known(tokens, bounded_exp(tokens.row_sum(mismatch(tokens))).clamp(max=cap)[tokens.row])
 
 
 @part(
@@ -65,7 +73,7 @@ def token_mask(
     """Tokens outside the band have no gradient (MIS, IcePop); ``binary`` keeps the others at weight 1."""
     ratio = bounded_exp(mismatch(tokens))
     kept = _between(ratio, low, high).to(ratio.dtype)
-    return kept if binary else kept * ratio
+    return _known(tokens, kept if binary else kept * ratio)
 
 
 @part(
@@ -79,7 +87,7 @@ def seq_mask(
     """Rows whose weight lies outside the band have no gradient."""
     ratio = bounded_exp(tokens.row_sum(mismatch(tokens)))
     kept = _between(ratio, low, high).to(ratio.dtype)
-    return (kept if binary else kept * ratio)[tokens.row]
+    return _known(tokens, (kept if binary else kept * ratio)[tokens.row])
 
 
 @part(
@@ -94,7 +102,7 @@ def geo_mask(
     """Rows that drifted on average have no gradient; the others keep the weights of their tokens."""
     log_ratio = mismatch(tokens)
     kept = _between(bounded_exp(tokens.row_mean(log_ratio)), low, high)[tokens.row].to(log_ratio.dtype)
-    return kept if binary else kept * bounded_exp(log_ratio)
+    return _known(tokens, kept if binary else kept * bounded_exp(log_ratio))
 
 
 @part(
@@ -104,6 +112,6 @@ def geo_mask(
 )
 def off_policy_mask(tokens: Tokens, *, delta: Annotated[float, Field(ge=0)] = 0.1) -> Tensor:
     """Rows with a negative advantage that the policy has already left are dropped (DeepSeek-V3.2, arXiv 2512.02556)."""
-    drift = tokens.row_mean((tokens.logp_behaviour - tokens.logp).detach())
+    drift = tokens.row_mean(_known(tokens, (tokens.logp_behaviour - tokens.logp).detach()))
     dropped = (tokens.row_mean(tokens.advantage) < 0) & (drift > delta)
-    return torch.where(dropped, 0.0, 1.0).to(tokens.logp.dtype)[tokens.row]
+    return _known(tokens, torch.where(dropped, 0.0, 1.0).to(tokens.logp.dtype)[tokens.row])

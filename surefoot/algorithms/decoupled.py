@@ -9,12 +9,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from surefoot.algorithms.advantages import _over_std, group_norm
+from surefoot.algorithms.advantages import _over_std, group_norm, whitened
 from surefoot.algorithms.part import part
-from surefoot.algorithms.tokens import RewardTable
+from surefoot.algorithms.table import RewardTable
 from surefoot.errors import AlgorithmError
-
-WHITENING_EPS = 1e-8  # what token-weighted whitening adds to the variance, here and elsewhere
 
 
 @part(
@@ -67,18 +65,12 @@ def conditioned(table: RewardTable, name: str, condition: str | None, threshold:
 
 
 def _batch_norm(value: Tensor, table: RewardTable, ddof: int, eps: float, weighting: str) -> Tensor:
-    count = table.length if weighting == "tokens" else torch.ones_like(value)
-    count = torch.where(table.valid, count, torch.zeros_like(count))
-    total = count.sum()
+    if weighting == "tokens":
+        return whitened(value, table.where_valid(table.length.to(value.dtype)), ddof)
+    total = table.valid.sum()
     if total <= ddof:
         return torch.zeros_like(value)
-    mean = (count * value).sum() / total
-    if (
-        mean.abs() <= 1e-12 * value.abs().max()
-    ):  # each group sums to 0: what is left is float noise, and would be a signal
-        mean = torch.zeros_like(mean)
-    centred = torch.where(table.valid, value - mean, torch.zeros_like(value))
-    if weighting == "rows":
-        return _over_std(centred, table.valid, ddof, eps)
-    variance = (count * centred * centred).sum() / (total - ddof)
-    return centred / (variance + WHITENING_EPS).sqrt() if variance > 0 else torch.zeros_like(value)
+    mean = table.where_valid(value).sum() / total
+    # Each group sums to 0: what is left is float noise, and would be a signal.
+    mean = torch.where(mean.abs() <= 1e-12 * value.abs().max(), torch.zeros_like(mean), mean)
+    return _over_std(table.where_valid(value - mean), table.valid, ddof, eps)

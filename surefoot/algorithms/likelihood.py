@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from surefoot.algorithms.part import part
-from surefoot.algorithms.tokens import RewardTable
+from surefoot.algorithms.table import RewardTable
 from surefoot.errors import AlgorithmError
 
 
@@ -39,7 +39,7 @@ def _latex(form: str, order: int) -> str:
     }[form]
 
 
-@part("advantage", _text, _latex, "group")
+@part("advantage", _text, _latex, "group", "successes")
 def maximum_likelihood(
     table: RewardTable,
     *,
@@ -64,7 +64,7 @@ def maximum_likelihood(
     Raises:
         AlgorithmError: a negative reward.
     """
-    reward = torch.where(table.valid, table.reward, torch.zeros_like(table.reward))
+    reward = table.where_valid(table.reward)
     if bool((reward < 0).any()):
         raise AlgorithmError(
             "the advantage 'maximum_likelihood' counts successes and met a negative reward: "

@@ -21,6 +21,7 @@ from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, ValidationError, create_model
 
+from surefoot.algorithms import notation
 from surefoot.config import explain, nearest
 from surefoot.errors import AlgorithmError
 
@@ -103,11 +104,11 @@ class Part:
 
     @property
     def text(self) -> str:
-        return _fill(self.kind.text, self.numbers)
+        return notation.plain(_fill(self.kind.text, self.numbers))
 
     @property
     def latex(self) -> str:
-        return _fill(self.kind.latex, self.numbers)
+        return notation.latex(_fill(self.kind.latex, self.numbers))
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_"):

@@ -56,6 +56,7 @@ def sequence(tokens: Tokens, *, anchor: Literal["old", "behaviour"] = "old") -> 
     r"x_{{it}} = \operatorname{{sg}}(s_i)\frac{{\pi_\theta(y_{{it}})}}{{\operatorname{{sg}}(\pi_\theta(y_{{it}}))}},\;"
     r"s_i = \exp\Big(\tfrac{{1}}{{L_i}}\sum_t\log\frac{{\pi_\theta}}{{\pi_{{\text{{{anchor}}}}}}}\Big)",
     "row",
+    "tokens",
 )
 def sequence_token(tokens: Tokens, *, anchor: Literal["old", "behaviour"] = "old") -> Tensor:
     """The value of the row's ratio with a gradient for each token (GSPO-token): what advantages per token need."""
@@ -72,3 +73,27 @@ def sequence_token(tokens: Tokens, *, anchor: Literal["old", "behaviour"] = "old
 def sequence_sum(tokens: Tokens, *, anchor: Literal["old", "behaviour"] = "old") -> Tensor:
     """The exact importance ratio of a whole row. Its spread grows exponentially with the length: for short rows only."""
     return bounded_exp(tokens.row_sum(tokens.logp - anchor_of(tokens, anchor)))[tokens.row]
+
+
+def _log_text(anchor: str, length_normalise: bool) -> str:
+    return f"x_it = x_i = {'mean' if length_normalise else 'sum'}_t log(pi(y_it) / pi_{anchor}(y_it))"
+
+
+def _log_latex(anchor: str, length_normalise: bool) -> str:
+    over = r"\tfrac{1}{L_i}" if length_normalise else ""
+    return rf"x_{{it}} = x_i = {over}\sum_t\log\frac{{\pi_\theta(y_{{it}})}}{{\pi_{{\text{{{anchor}}}}}(y_{{it}})}}"
+
+
+@part("ratio", _log_text, _log_latex, "row", "log")
+def sequence_log(
+    tokens: Tokens, *, anchor: Literal["old", "behaviour"] = "old", length_normalise: bool = False
+) -> Tensor:
+    """The log-ratio of a whole row, without an exponential: what a quadratic surrogate takes (Kimi k1.5, arXiv 2501.12599).
+
+    The sum over the row, as in the paper, or with ``length_normalise`` its mean, since a penalty on the square of the sum
+    grows with the square of the length. The value is kept within [-20, 20], without a gradient outside: a row that has
+    drifted further would outweigh all others.
+    """
+    log_ratio = tokens.logp - anchor_of(tokens, anchor)
+    value = tokens.row_mean(log_ratio) if length_normalise else tokens.row_sum(log_ratio)
+    return value.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)[tokens.row]

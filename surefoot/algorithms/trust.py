@@ -5,13 +5,14 @@ A surrogate is a pure function of the tokens and their ratio; the sign is that o
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from surefoot.algorithms.part import part
+from surefoot.algorithms.ratios import LOG_RATIO_LIMIT
 from surefoot.algorithms.tokens import Tokens
 
 
@@ -108,52 +109,27 @@ def _truncated(tokens: Tokens, ratio: Tensor, *, low: float, high: float) -> dic
     return {"truncated_high": ratio > high, "truncated_low": ratio < low}
 
 
-# Keeps the divergence finite where float32 rounds a probability to 1.
-_SMALLEST = 1e-8
-
-
-def binary_divergence(measure: str, logp: Tensor, logp_behaviour: Tensor) -> Tensor:
-    """[M], the divergence of "this token or another" under mu and pi: a lower bound of that of the full distributions."""
-    pi, mu = logp.exp(), logp_behaviour.exp()
-    if measure == "tv":
-        return (pi - mu).abs()
-    others = ((1 - mu + _SMALLEST) / (1 - pi + _SMALLEST)).log()
-    return mu * (logp_behaviour - logp) + (1 - mu) * others
-
-
-def _outside(tokens: Tokens, ratio: Tensor, measure: str, delta: float) -> Tensor:
-    """Tokens that are past the threshold and would be pushed further away."""
-    divergence = binary_divergence(measure, tokens.logp.detach(), tokens.logp_behaviour)
-    away = ((tokens.advantage > 0) & (ratio.detach() > 1)) | ((tokens.advantage < 0) & (ratio.detach() < 1))
-    return away & (divergence > delta)
-
-
 @part(
     "trust",
-    "l_it = -sg(M_it x_it) A_it log pi(y_it),  M_it = 0 where D_{measure}(mu, pi)_it > {delta:g} and the step leads further away",
-    r"\ell_{{it}} = -\operatorname{{sg}}(M_{{it}}x_{{it}})A_{{it}}\log\pi_\theta(y_{{it}}),\;"
-    r"M_{{it}} = 0 \text{{ where }} D_{{\mathrm{{{measure}}}}}(\mu,\pi_\theta)_{{it}} > {delta:g}"
-    r"\text{{ and the step leads away}}",
+    "l_it = -A_it x_i + {tau:g}/2 x_i^2",
+    r"\ell_{{it}} = -A_{{it}}x_i + \tfrac{{{tau:g}}}{{2}}x_i^2",
     "ratio",
-    "soft",
-    "behaviour",
+    "log",
 )
-def divergence_mask(
-    tokens: Tokens,
-    ratio: Tensor,
-    *,
-    measure: Literal["tv", "kl"] = "tv",
-    delta: Annotated[float, Field(gt=0)] = 0.15,
+def quadratic(
+    tokens: Tokens, ratio: Tensor, *, tau: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.1
 ) -> Tensor:
-    """A trust region in divergence instead of ratio (DPPO, arXiv 2602.04879), measured on the sampled token alone.
+    """A penalty on the square of the row's log-ratio instead of a bound (Kimi k1.5, arXiv 2501.12599).
 
-    Frees rare tokens, whose ratio moves far at little divergence, and holds dominant ones. A step back towards mu is never
-    masked. Needs the ratio to the behaviour policy.
+    The paper's squared loss (A - tau x)^2 has 2 tau times this gradient. The penalty pulls each row to x = A / tau, which
+    should lie within the limit of the log-ratio (20): tau well above |A| / 20. It holds where A = 0 too, as the only
+    regulariser of the method. The paper does not give tau. With tau = 0, or on policy, the gradient is that of the score
+    function, summed over the row.
     """
-    kept = ~_outside(tokens, ratio, measure, delta)
-    return -(ratio.detach() * kept) * tokens.advantage * tokens.logp
+    return -tokens.advantage * ratio + tau / 2 * ratio * ratio
 
 
-@divergence_mask.counts
-def _masked(tokens: Tokens, ratio: Tensor, *, measure: str, delta: float) -> dict[str, Tensor]:
-    return {"masked": _outside(tokens, ratio, measure, delta)}
+@quadratic.counts
+def _stopped(tokens: Tokens, ratio: Tensor, *, tau: float) -> dict[str, Tensor]:
+    """Tokens of rows whose log-ratio is at its limit, and which have no gradient for that reason."""
+    return {"log_ratio_clamped": ratio.abs() >= LOG_RATIO_LIMIT}

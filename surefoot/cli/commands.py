@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 if TYPE_CHECKING:
+    from surefoot.algorithms.card import Objective
     from surefoot.training.config import RunConfig
 
 KEYS = "Every key of the configuration is an option too, and comes over the files: {}"
@@ -20,6 +21,7 @@ EPILOGS = {
     "train": KEYS.format("--optimiser.lr 1e-4 --track.tensorboard true"),
     "sft": KEYS.format("--steps 300 --optimiser.lr 1e-3"),
     "evaluate": KEYS.format("--evaluation.problems 500 --task.options.digits 3"),
+    "cards": KEYS.format("--algorithm.trust.high 0.3 --algorithm.kl none"),
     "doctor": KEYS.format("--model.path FOLDER --task.name addition"),
 }
 
@@ -148,19 +150,66 @@ def doctor(context: typer.Context, configs: SomeConfigs = None, as_json: Json = 
 
 
 def cards(
-    preset: Annotated[
-        list[str] | None, typer.Argument(metavar="PRESET", help="Print these cards whole.", show_default=False)
+    context: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PRESET|CONFIG",
+            help="Names of objectives; TOML files whose [algorithm] varies them. None: list all.",
+            show_default=False,
+        ),
     ] = None,
+    diff: Annotated[bool, typer.Option("--diff", help="Compare two, part by part.")] = False,
+    as_json: Json = False,
+    pairs: Set = None,
 ) -> None:
-    """List the objectives, or print the equation of one."""
-    from surefoot.algorithms.config import AlgorithmConfig
-    from surefoot.algorithms.presets import PRESETS
-    from surefoot.cli.show import show_presets
+    """List the objectives, print the equation of one, compare two."""
+    from surefoot.algorithms.card import card
+    from surefoot.cli import cards as library
+    from surefoot.cli.show import show_json
 
-    if preset:
-        print("\n".join(AlgorithmConfig(preset=name).build().explain() for name in preset), end="")
+    console = Console()
+    if not (words or pairs or diff):
+        if as_json:
+            show_json([library.entry(one) for family in library.FAMILIES.values() for one in family.values()])
+        else:
+            library.show_families(console)
+        return
+    if diff:
+        chosen = [one for word in words or () for one in _objectives([word], pairs, context)]
+        one, other = library.check_pair(chosen)
+        if as_json:
+            found = library.differences(one, other)
+            show_json({"from": library.record(one), "to": library.record(other), "differences": found})
+        else:
+            library.show_difference(console, one, other, words or ())
+        return
+    chosen = _objectives(words or (), pairs, context)
+    if as_json:
+        records = [library.record(one) for one in chosen]
+        show_json(records[0] if len(records) == 1 else records)
+    elif console.is_terminal:
+        for one in chosen:
+            library.show_card(console, one)
     else:
-        show_presets(Console(), PRESETS.values())
+        print("\n".join(card(one) for one in chosen), end="")
+
+
+def _objectives(words: Sequence[str], pairs: Sequence[str] | None, context: typer.Context) -> list[Objective]:
+    """The objectives that are named, each under the configuration that files and options make; without a name, its own."""
+    from surefoot.cli import cards as library
+
+    def varied(*preset: str) -> Objective:
+        from surefoot.training.config import RunConfig
+
+        given = [*(pairs or ()), *(f"algorithm.preset={name}" for name in preset)]
+        return _read(RunConfig, files, given, context).algorithm.build()
+
+    files = [Path(word) for word in words if not library.known(word) and (Path(word).suffix or Path(word).exists())]
+    names = [word for word in words if Path(word) not in files]
+    if not names:
+        return [varied()]
+    return [library.find(name, varied if files or pairs else None) for name in names]
 
 
 def _free(folder: Path) -> Path:

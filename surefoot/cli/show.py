@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from surefoot.algorithms.algorithm import Algorithm
 from surefoot.report.summary import from_result
 from surefoot.report.terminal import result_table
 from surefoot.report.wording import interval, percent
@@ -67,18 +66,6 @@ def show_checks(console: Console, checks: Iterable[Any]) -> None:
     for check in checks:
         table.add_row(f"[{colours[check.outcome]}]{check.outcome}[/]", check.name, escape(check.evidence))
     console.print(table)
-
-
-def show_presets(console: Console, presets: Iterable[Algorithm]) -> None:
-    """One row per objective: its name, what it comes from, what it changes."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in ("preset", "from"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("changes")
-    for preset in presets:
-        table.add_row(preset.name, preset.ancestor or "-", preset.changes or preset.paper)
-    console.print(table)
-    console.print("\nThe equation of one: surefoot cards NAME", highlight=False)
 
 
 def show_json(value: Any) -> None:

@@ -12,7 +12,7 @@ from surefoot.errors import DataError, RewardError
 from surefoot.evaluation.config import EvaluationConfig
 from surefoot.evaluation.intervals import Interval, mean_interval
 from surefoot.evaluation.passk import ladder, pass_at_k
-from surefoot.rollout.engine import Engine, Request, Sampling
+from surefoot.rollout.engine import Engine, Interruption, Request, Sampling
 from surefoot.seeds import derive
 from surefoot.types import Finish, Prompt, Sample, Score, Status
 
@@ -85,6 +85,7 @@ def evaluate(
     *,
     max_new_tokens: int,
     stop_ids: tuple[int, ...],
+    interrupt: Interruption | None = None,
 ) -> Evaluation:
     """Sample every problem ``config.samples`` times and grade the samples.
 
@@ -98,6 +99,7 @@ def evaluate(
         config: how many problems and samples, temperature, seed, level of the intervals.
         max_new_tokens: budget of a completion.
         stop_ids: tokens that end a completion.
+        interrupt: how a completion that thinks for too long is brought to its answer, as in the rollouts.
 
     Raises:
         ConfigError: several samples per problem at temperature 0, which would all be the same.
@@ -109,7 +111,11 @@ def evaluate(
     if not problems:
         raise DataError("there is no held-out problem to evaluate on: give the task some, or a larger held-out share")
     sampling = Sampling(
-        temperature=config.temperature, top_p=config.top_p, max_new_tokens=max_new_tokens, stop_ids=stop_ids
+        temperature=config.temperature,
+        top_p=config.top_p,
+        max_new_tokens=max_new_tokens,
+        stop_ids=stop_ids,
+        interrupt=interrupt,
     )
     requests = [
         Request(

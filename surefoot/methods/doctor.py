@@ -40,6 +40,7 @@ EXTRAS = {
     "gym": "reasoning_gym",
     "files": "pyarrow",
     "report": "plotly",
+    "fits": "scipy",
     "tensorboard": "tensorboard",
     "wandb": "wandb",
     "trackio": "trackio",

@@ -17,9 +17,32 @@ class ModelConfig(Section):
         description="a Hugging Face folder or hub name, 'smollm2-135m-instruct', or 'embedded' (a fresh tiny model)",
     )
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="number format of the weights")
+    head_float32: bool = Field(
+        False,
+        description="compute the logits of a bfloat16 model in float32, in the engine and in the trainer (ScaleRL)",
+    )
     device: str = Field("auto", description="'cpu', 'cuda', 'cuda:1' or 'auto' (CUDA where there is one)")
     seed: int = Field(0, description="seed of the initial weights of the embedded model")
     logprob_chunk: int = Field(
         1024, gt=0, description="tokens whose logits are held at once: memory is chunk x vocabulary x 4 bytes"
     )
     attention: Literal["sdpa", "eager"] = Field("sdpa", description="attention implementation of Transformers")
+
+
+class CriticConfig(Section):
+    """The critic of an algorithm that needs one: where its values come from and how it learns."""
+
+    kind: Literal["head", "model"] = Field(
+        "model",
+        description="'model': a model of its own with a linear head; 'head': a linear head on the policy's hidden states",
+    )
+    path: str | None = Field(
+        None,
+        min_length=1,
+        description="what it starts from: what model.path takes, or the critic folder of a run (none: the policy as it is)",
+    )
+    lr: float = Field(1e-5, ge=0, description="its learning rate; schedule and betas are the optimiser's")
+    max_grad_norm: float = Field(
+        1.0, gt=0, description="gradients of its own weights are scaled down to this global norm"
+    )
+    warmup_steps: int = Field(0, ge=0, description="first rollout batches from which only the critic learns")

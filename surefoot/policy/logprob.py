@@ -1,8 +1,8 @@
 """Log-probabilities and entropies of the loss tokens, in chunks, never holding tokens x vocabulary.
 
-The log-probability and the entropy are all that an objective needs from the vocabulary: every loss is a function of [M]
-numbers. The logits of a chunk of tokens live for a moment in the forward pass and again, computed anew, in the backward
-pass.
+The log-probability, the entropy and the log-probabilities of a few named tokens are all that an objective needs from
+the vocabulary: every loss is a function of [M] and [M, K] numbers. The logits of a chunk of tokens live for a moment in
+the forward pass and again, computed anew, in the backward pass.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from surefoot.errors import ModelError
 from surefoot.policy.head import Head, finish
 from surefoot.policy.layout import Layout, hidden_states
 from surefoot.policy.own_logits import own_logprobs
@@ -29,13 +30,27 @@ class TokenLogprobs:
         logp: [M] float32 (float64 for a float64 model), log-probability in nats under the distribution that the token
             was sampled from: logits over its temperature, renormalised over the mass that top-p or top-k kept.
         entropy: [M], nats of the full distribution at the token's temperature, without gradient; None if not wanted.
+        top_logp: [M, K], log-probabilities of the ids that were asked for, under the full distribution at the token's
+            temperature (nothing is cut, nothing renormalised), without gradient; None if not wanted.
+        hidden: [M, d] in the model's dtype, the last hidden state that predicts the token, with gradient (for a value
+            head); None if not wanted.
     """
 
     logp: Tensor
     entropy: Tensor | None
+    top_logp: Tensor | None = None
+    hidden: Tensor | None = None
 
 
-def token_logprobs(policy: Policy, packed: Packed, *, layout: Layout = "right", entropy: bool = True) -> TokenLogprobs:
+def token_logprobs(
+    policy: Policy,
+    packed: Packed,
+    *,
+    layout: Layout = "right",
+    entropy: bool = True,
+    top_ids: Tensor | None = None,
+    hidden: bool = False,
+) -> TokenLogprobs:
     """Log-probability (with gradient) and entropy of every loss token of a micro-batch.
 
     Args:
@@ -44,35 +59,66 @@ def token_logprobs(policy: Policy, packed: Packed, *, layout: Layout = "right", 
         layout: how the sequences lie in the forward pass; changes speed, not values. A model whose head is not known
             has its rows padded on the right whatever this says.
         entropy: whether to compute entropies.
+        top_ids: [M, K] int64, further tokens whose log-probabilities are wanted at each place, for instance
+            ``packed.top_ids[packed.mask]``.
+        hidden: whether to return the hidden states as well.
 
     Raises:
-        ModelError: when the model cannot take the layout.
+        ModelError: when the model cannot take the layout, or hidden states are wanted and its head is not known.
+        ValueError: ``top_ids`` that are not [M, K].
     """
     packed = packed.to(policy.device)
     mask = packed.mask
-    head = policy.head
-    if head is None:
-        logp, entropies = own_logprobs(policy.model, packed, policy.config.logprob_chunk, entropy=entropy)
-    else:
-        hidden = hidden_states(policy.model, packed, layout)
-        logp, entropies = chunked_logprobs(
-            hidden, head, packed.ids[mask], packed.temperature[mask], policy.config.logprob_chunk, entropy=entropy
+    if top_ids is not None:
+        if top_ids.ndim != 2 or len(top_ids) != int(mask.sum()):
+            raise ValueError(f"top_ids of shape {tuple(top_ids.shape)}: expected ({int(mask.sum())}, K)")
+        top_ids = top_ids.to(policy.device, torch.int64)
+    head, chunk = policy.head, policy.config.logprob_chunk
+    states = None
+    if head is not None:
+        states = hidden_states(policy.model, packed, layout)
+        logp, entropies, top = chunked_logprobs(
+            states, head, packed.ids[mask], packed.temperature[mask], chunk, entropy=entropy, top_ids=top_ids
         )
-    return TokenLogprobs(logp - packed.kept_logmass[mask], entropies)
+    elif hidden:
+        raise ModelError(
+            f"hidden states are wanted, but {type(policy.model).__name__} makes its logits in a way of its own and does "
+            f"not show what from: choose an algorithm without a critic, or another model"
+        )
+    else:
+        logp, entropies, top = own_logprobs(policy.model, packed, chunk, entropy=entropy, top_ids=top_ids)
+    return TokenLogprobs(logp - packed.kept_logmass[mask], entropies, top, states if hidden else None)
 
 
 def chunked_logprobs(
-    hidden: Tensor, head: Head, target: Tensor, temperature: Tensor, chunk: int, *, entropy: bool = True
-) -> tuple[Tensor, Tensor | None]:
-    """Log-probability of ``target`` [M] given ``hidden`` [M, d] at ``temperature`` [M], and the entropy [M]."""
-    logp, entropies = _Chunked.apply(
-        hidden, head.weight, head.bias, target, temperature, head.scale, head.softcap, chunk, entropy
+    hidden: Tensor,
+    head: Head,
+    target: Tensor,
+    temperature: Tensor,
+    chunk: int,
+    *,
+    entropy: bool = True,
+    top_ids: Tensor | None = None,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Log-probability of ``target`` [M] given ``hidden`` [M, d] at ``temperature`` [M], and what else is wanted.
+
+    The product runs in float32 where the head says so: ``hidden`` is turned into it chunk by chunk, the weights once.
+
+    Returns:
+        Log-probabilities [M] with gradient, entropies [M], log-probabilities [M, K] of ``top_ids`` [M, K].
+    """
+    head = head.widened()
+    logp, entropies, top = _Chunked.apply(
+        hidden, head.weight, head.bias, target, temperature, head.scale, head.softcap, chunk, entropy, top_ids
     )
-    return logp, entropies if entropy else None
+    return logp, entropies if entropy else None, None if top_ids is None else top
 
 
 class _Chunked(torch.autograd.Function):
-    """logp_t = z_t[y_t] - logsumexp(z_t) with z = finish(hidden @ weight.T + bias) / temperature, chunk by chunk."""
+    """logp_t = z_t[y_t] - logsumexp(z_t) with z = finish(hidden @ weight.T + bias) / temperature, chunk by chunk.
+
+    The product runs in the dtype of the weights, which may be wider than that of the hidden states.
+    """
 
     @staticmethod
     def forward(
@@ -86,25 +132,29 @@ class _Chunked(torch.autograd.Function):
         softcap: float | None,
         chunk: int,
         want_entropy: bool,
-    ) -> tuple[Tensor, Tensor]:
+        top_ids: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         dtype = torch.promote_types(hidden.dtype, torch.float32)
         logp = hidden.new_empty(len(hidden), dtype=dtype)
         normaliser = torch.empty_like(logp)
         entropy = torch.empty_like(logp) if want_entropy else logp.new_empty(0)
+        top = logp.new_empty(0 if top_ids is None else top_ids.shape)
         temperature = temperature.to(dtype)
         for begin in range(0, len(hidden), chunk):
             part = slice(begin, begin + chunk)
-            z = finish(functional.linear(hidden[part], weight, bias), scale, softcap)
+            z = finish(functional.linear(hidden[part].to(weight.dtype), weight, bias), scale, softcap)
             z.div_(temperature[part, None])
             torch.logsumexp(z, 1, out=normaliser[part])
             torch.sub(z.gather(1, target[part, None]).squeeze(1), normaliser[part], out=logp[part])
+            if top_ids is not None:
+                torch.sub(z.gather(1, top_ids[part]), normaliser[part, None], out=top[part])
             if want_entropy:
                 z.sub_(normaliser[part, None]).exp_()
                 torch.sum(torch.special.entr(z), 1, out=entropy[part])
         ctx.save_for_backward(hidden, weight, bias, target, temperature, normaliser)
         ctx.scale, ctx.softcap, ctx.chunk = scale, softcap, chunk
-        ctx.mark_non_differentiable(entropy)
-        return logp, entropy
+        ctx.mark_non_differentiable(entropy, top)
+        return logp, entropy, top
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -116,7 +166,8 @@ class _Chunked(torch.autograd.Function):
         grad_bias = torch.zeros_like(bias, dtype=wide) if bias is not None and ctx.needs_input_grad[2] else None
         for begin in range(0, len(hidden), ctx.chunk):
             part = slice(begin, begin + ctx.chunk)
-            capped = finish(functional.linear(hidden[part], weight, bias), ctx.scale, ctx.softcap)
+            states = hidden[part].to(weight.dtype)
+            capped = finish(functional.linear(states, weight, bias), ctx.scale, ctx.softcap)
             # d logp / d z = onehot(target) - softmax(z), and z = capped / temperature.
             g = grad_logp[part] / temperature[part]
             z = capped if ctx.softcap is None else capped.clone()
@@ -127,7 +178,7 @@ class _Chunked(torch.autograd.Function):
             if ctx.scale != 1.0:
                 dz.mul_(ctx.scale)
             if grad_hidden is not None:
-                torch.mm(dz.to(weight.dtype), weight, out=grad_hidden[part])
+                grad_hidden[part] = dz.to(weight.dtype) @ weight
             if grad_weight is not None:
                 grad_weight.addmm_(dz.t(), hidden[part].to(wide))
             if grad_bias is not None:
@@ -136,4 +187,4 @@ class _Chunked(torch.autograd.Function):
             grad_weight = grad_weight.to(weight.dtype)
         if grad_bias is not None and bias is not None:
             grad_bias = grad_bias.to(bias.dtype)
-        return grad_hidden, grad_weight, grad_bias, None, None, None, None, None, None
+        return grad_hidden, grad_weight, grad_bias, None, None, None, None, None, None, None

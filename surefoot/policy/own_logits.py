@@ -15,28 +15,43 @@ from torch.utils.checkpoint import checkpoint
 from surefoot.types import Packed
 
 
-def own_logprobs(model: Any, packed: Packed, chunk: int, *, entropy: bool = True) -> tuple[Tensor, Tensor | None]:
-    """Log-probability [M] of the loss tokens at their temperature, and the entropy [M] without gradient.
+def own_logprobs(
+    model: Any, packed: Packed, chunk: int, *, entropy: bool = True, top_ids: Tensor | None = None
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Log-probability [M] of the loss tokens at their temperature, and what else is wanted, without gradient.
 
     Args:
         model: a causal language model of Transformers.
         packed: the micro-batch.
         chunk: input tokens that go through the model at once (one row at least).
         entropy: whether to compute entropies.
+        top_ids: [M, K] int64, further tokens whose log-probabilities are wanted at each place.
+
+    Returns:
+        Log-probabilities [M] with gradient, entropies [M], log-probabilities [M, K] of ``top_ids``.
     """
     longest = int(packed.lengths.max())
     rows = max(1, chunk // longest)
-    parts = []
+    parts: list[tuple[Tensor, Tensor, Tensor | None]] = []
+    done = 0
     for begin in range(0, packed.sequences, rows):
         start, end = (int(packed.seq_start[index]) for index in (begin, min(begin + rows, packed.sequences)))
-        if packed.mask[start:end].any():
-            parts.append(checkpoint(row_logprobs, model, packed, start, end, use_reentrant=False))
+        if count := int(packed.mask[start:end].sum()):
+            wanted = None if top_ids is None else top_ids[done : done + count]
+            parts.append(checkpoint(row_logprobs, model, packed, start, end, wanted, use_reentrant=False))
+            done += count
     logp = torch.cat([part[0] for part in parts])
-    return logp, torch.cat([part[1] for part in parts]) if entropy else None
+    top = [part[2] for part in parts if part[2] is not None]
+    return logp, torch.cat([part[1] for part in parts]) if entropy else None, torch.cat(top) if top else None
 
 
-def row_logprobs(model: Any, packed: Packed, start: int, end: int) -> tuple[Tensor, Tensor]:
-    """Log-probabilities and entropies of the loss tokens among tokens ``start`` to ``end`` (whole sequences)."""
+def row_logprobs(
+    model: Any, packed: Packed, start: int, end: int, top_ids: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Log-probabilities and entropies of the loss tokens among tokens ``start`` to ``end`` (whole sequences).
+
+    ``top_ids`` [m, K] names further tokens for each of these m loss tokens.
+    """
     part = slice(start, end)
     row = packed.seq_index[part] - packed.seq_index[start]
     position, mask = packed.positions[part], packed.mask[part]
@@ -47,4 +62,5 @@ def row_logprobs(model: Any, packed: Packed, start: int, end: int) -> tuple[Tens
     table = logits.log_softmax(-1)
     with torch.no_grad():
         entropy = torch.special.entr(table.exp()).sum(-1)
-    return table.gather(1, packed.ids[part][mask, None]).squeeze(1), entropy
+        top = None if top_ids is None else table.gather(1, top_ids)
+    return table.gather(1, packed.ids[part][mask, None]).squeeze(1), entropy, top

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -44,10 +45,12 @@ def pack(
     max_tokens: int,
     order: Literal["length", "given"] = "length",
     skip: Sequence[bool] | None = None,
+    weight: Sequence[float] | Sequence[np.ndarray] | None = None,
 ) -> list[Packed]:
     """Split the samples of an optimiser step into micro-batches.
 
     A sample without loss tokens (an empty completion) is in none of them. The same samples give the same micro-batches.
+    What the engine reports is carried as it is: a log-probability that is not finite is for the loss to leave out.
 
     Args:
         samples: the samples of the optimiser step.
@@ -59,12 +62,15 @@ def pack(
             order of the samples.
         skip: for each sample, whether to leave it out of the micro-batches (it has no gradient); it still counts in
             ``group_tokens``.
+        weight: for each sample the weight of its tokens, a number or an array [T]; 1 where it is left out.
 
     Raises:
-        ValueError: an advantage that is not finite or not of its sample's length, a greedy (temperature 0) loss token,
-            more loss tokens than ``totals`` has.
+        ValueError: an advantage or a weight that is not finite or not of its sample's length, a greedy (temperature 0)
+            loss token, more loss tokens than ``totals`` has, samples that differ in K, or of which only some have the
+            likeliest tokens.
     """
-    same_length(samples, advantage=advantage, group=group, **({} if skip is None else {"skip": skip}))
+    optional = {name: values for name, values in {"skip": skip, "weight": weight}.items() if values is not None}
+    same_length(samples, advantage=advantage, group=group, **optional)
     masks = [loss_mask(sample) for sample in samples]
     tokens = np.array([mask.sum() for mask in masks], dtype=np.float64)
     if tokens.sum() > totals.tokens:
@@ -72,39 +78,72 @@ def pack(
     _, member = np.unique(np.asarray(group, dtype=np.int64), return_inverse=True)
     group_tokens = np.bincount(member, weights=tokens)[member] if len(samples) else tokens
     rows = [
-        Row(i, sample, masks[i], spread(advantage[i], masks[i], sample), tokens[i], group_tokens[i])
+        Row(
+            index=i,
+            sample=sample,
+            mask=masks[i],
+            advantage=spread("advantage", advantage[i], masks[i], sample),
+            weight=spread("weight", 1.0 if weight is None else weight[i], masks[i], sample, outside=1.0),
+            tokens=tokens[i],
+            group_tokens=group_tokens[i],
+        )
         for i, sample in enumerate(samples)
         if tokens[i] > 0 and not (skip is not None and skip[i])
     ]
+    refuse_greedy(rows)
+    refuse_mixed_tops(rows)
     if order == "length":
         rows.sort(key=lambda row: -len(row.sample))  # stable: equal lengths stay in the order given
     return [join(rows_of_batch) for rows_of_batch in split(rows, max_tokens)]
 
 
+@dataclass(frozen=True, slots=True)
 class Row:
-    """A sample on its way into a micro-batch."""
+    """A sample on its way into a micro-batch: ``mask``, ``advantage`` and ``weight`` are [T]."""
 
-    __slots__ = ("advantage", "group_tokens", "index", "mask", "sample", "tokens")
+    index: int
+    sample: Sample
+    mask: np.ndarray
+    advantage: np.ndarray
+    weight: np.ndarray
+    tokens: float
+    group_tokens: float
 
-    def __init__(
-        self, index: int, sample: Sample, mask: np.ndarray, advantage: np.ndarray, tokens: float, group_tokens: float
-    ) -> None:
-        self.index, self.sample, self.mask = index, sample, mask
-        self.advantage, self.tokens, self.group_tokens = advantage, tokens, group_tokens
 
-
-def spread(advantage: float | np.ndarray, mask: np.ndarray, sample: Sample) -> np.ndarray:
-    """[T] float32, the advantage of each loss token, 0 elsewhere."""
-    name = f"sample {sample.prompt_id}/{sample.sample_id}"
-    values = np.asarray(advantage, dtype=np.float32)
+def spread(
+    name: str, given: float | np.ndarray, mask: np.ndarray, sample: Sample, *, outside: float = 0.0
+) -> np.ndarray:
+    """[T] float32, what is given for each loss token, and ``outside`` elsewhere."""
+    values = np.asarray(given, dtype=np.float32)
     if values.ndim and values.shape != mask.shape:
-        raise ValueError(f"{name}: advantage of shape {values.shape} for {len(mask)} tokens")
-    values = np.where(mask, values, np.float32(0))
+        raise ValueError(f"{named(sample)}: {name} of shape {values.shape} for {len(mask)} tokens")
+    values = np.where(mask, values, np.float32(outside))
     if not np.isfinite(values).all():
-        raise ValueError(f"{name}: its advantage is not finite; leave invalid samples out")
-    if not (sample.temperature[mask] > 0).all():
-        raise ValueError(f"{name}: sampled greedily (temperature 0), which has no log-probability to train on")
+        raise ValueError(f"{named(sample)}: its {name} is not finite; leave invalid samples out")
     return values
+
+
+def refuse_greedy(rows: Sequence[Row]) -> None:
+    for row in rows:
+        if not (row.sample.temperature[row.mask] > 0).all():
+            raise ValueError(
+                f"{named(row.sample)}: sampled greedily (temperature 0), which has no log-probability to train on"
+            )
+
+
+def refuse_mixed_tops(rows: Sequence[Row]) -> None:
+    """Either every sample has its K likeliest tokens, with one K, or none has."""
+    held = {None if row.sample.top_ids is None else row.sample.top_ids.shape[1]: row.sample for row in rows}
+    if len(held) > 1:
+        told = ", ".join(f"{named(sample)} has {'none' if k is None else k}" for k, sample in held.items())
+        raise ValueError(
+            f"the likeliest tokens of the samples cannot be packed together: {told}; sample all of them with one "
+            f"Sampling.top_logprobs"
+        )
+
+
+def named(sample: Sample) -> str:
+    return f"sample {sample.prompt_id}/{sample.sample_id}"
 
 
 def split(rows: Sequence[Row], max_tokens: int) -> list[list[Row]]:
@@ -128,6 +167,9 @@ def join(rows: Sequence[Row]) -> Packed:
     def stream(parts: list[np.ndarray], dtype: type) -> torch.Tensor:
         return torch.from_numpy(np.concatenate(parts).astype(dtype, copy=False))
 
+    top_ids = [row.sample.top_ids for row in rows if row.sample.top_ids is not None]
+    top_logp = [row.sample.top_logp for row in rows if row.sample.top_logp is not None]
+
     return Packed(
         ids=stream([row.sample.ids for row in rows], np.int64),
         positions=torch.from_numpy(np.arange(start[-1]) - np.repeat(start[:-1], lengths)),
@@ -141,6 +183,9 @@ def join(rows: Sequence[Row]) -> Packed:
         loss_tokens=torch.tensor([row.tokens for row in rows], dtype=torch.float64),
         group_tokens=torch.tensor([row.group_tokens for row in rows], dtype=torch.float64),
         sample_index=torch.tensor([row.index for row in rows], dtype=torch.int64),
+        weight=stream([row.weight for row in rows], np.float32),
+        top_ids=stream(top_ids, np.int64) if top_ids else None,
+        top_logp_behaviour=stream(top_logp, np.float32) if top_logp else None,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ from jinja2 import TemplateError
 
 from surefoot.errors import ModelError
 from surefoot.policy.config import ModelConfig
-from surefoot.policy.head import Head, find_head
+from surefoot.policy.head import HALF, Head, find_head
 
 
 @dataclass
@@ -34,8 +34,20 @@ class Policy:
 
     @cached_property
     def head(self) -> Head | None:
-        """How hidden states become logits, proved on a few tokens; None where only the model itself knows."""
-        return find_head(self.model)
+        """How hidden states become logits, proved on a few tokens; None where only the model itself knows.
+
+        Raises:
+            ModelError: ``model.head_float32`` is set for half-precision weights, and only the model itself knows.
+        """
+        head = find_head(self.model)
+        if head is not None:
+            return replace(head, float32=self.config.head_float32)
+        if self.config.head_float32 and self.model.dtype in HALF:
+            raise ModelError(
+                f"model.head_float32 = true, but {type(self.model).__name__} makes its logits in a way of its own, in "
+                f"the format of its weights: set model.dtype = 'float32', or leave model.head_float32 out"
+            )
+        return None
 
     @cached_property
     def stop_ids(self) -> tuple[int, ...]:

@@ -18,8 +18,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from surefoot.errors import ConfigError, DataError, ModelError
+from surefoot.policy.head import Head
+from surefoot.policy.layout import decoder
 from surefoot.rollout.cache import GrowingCache, PreallocatedCache, new_cache, paddable
-from surefoot.rollout.engine import Request
+from surefoot.rollout.engine import Request, check_budget
 from surefoot.rollout.rows import Rows
 from surefoot.rollout.sampling import draw
 from surefoot.rollout.waves import Wave, plan
@@ -38,10 +40,17 @@ class LocalEngine:
         model: a Transformers causal language model.
         max_batch_tokens: key-value slots held at once; bounds the rows that are decoded side by side.
         version: version of the weights that the model holds now.
+        head: the model's head, as the trainer knows it (``policy.head``). Where it asks for float32 on half-precision
+            weights (``model.head_float32``), logits are made by it from the hidden states; otherwise by the model.
     """
 
-    def __init__(self, model: PreTrainedModel, *, max_batch_tokens: int, version: int = 0) -> None:
+    reports_kept_logmass = True
+
+    def __init__(
+        self, model: PreTrainedModel, *, max_batch_tokens: int, version: int = 0, head: Head | None = None
+    ) -> None:
         self.model = model
+        self.head = head
         self.max_batch_tokens = max_batch_tokens
         self.version = version
         names = inspect.signature(model.forward).parameters
@@ -64,7 +73,8 @@ class LocalEngine:
         """For each request, in order, its samples, in the order of its seeds.
 
         Raises:
-            ConfigError: a budget of no tokens.
+            ConfigError: a budget of no tokens, an interruption that the budget does not reach or that forces what is no
+                token of the model.
             DataError: a prompt is empty or holds an id outside the model's vocabulary.
             ModelError: a prompt and its budget together are longer than the model's context.
             NonFiniteError: the model's logits are not finite.
@@ -73,8 +83,10 @@ class LocalEngine:
             self._check(request)
         found: list[list[Sample | None]] = [[None] * len(request.seeds) for request in requests]
         with torch.inference_mode(), _evaluating(self.model):
+            # The float32 copy of the head's weights is made once for all steps, and forgotten with the weights.
+            head = self.head.widened() if self.head is not None and self.head.widens else None
             for wave in plan(requests, self.max_batch_tokens, equal_lengths=self._equal_lengths):
-                samples = iter(self._generate(wave, requests))
+                samples = iter(self._generate(wave, requests, head))
                 for part in wave.parts:
                     for place in range(part.first, part.stop):
                         found[part.index][place] = next(samples)
@@ -84,8 +96,14 @@ class LocalEngine:
         length, budget = len(request.prompt_ids), request.sampling.max_new_tokens
         if length == 0:
             raise DataError(f"prompt '{request.prompt_id}' has no tokens: expected at least one to start from")
-        if budget < 1:
-            raise ConfigError(f"rollout.max_new_tokens is {budget}: expected at least 1")
+        check_budget(request.sampling)
+        interrupt = request.sampling.interrupt
+        for token in () if interrupt is None else interrupt.phrase_ids:
+            if not 0 <= token < self._vocabulary:
+                raise ConfigError(
+                    f"the interruption forces token id {token}, the model knows 0 to {self._vocabulary - 1}: use the "
+                    f"tokenizer that belongs to the model"
+                )
         low, high = int(request.prompt_ids.min()), int(request.prompt_ids.max())
         if low < 0 or high >= self._vocabulary:
             raise DataError(
@@ -98,13 +116,13 @@ class LocalEngine:
                 f"{length + budget}, but the model's context is {self._context}: shorten the prompt or the budget"
             )
 
-    def _generate(self, wave: Wave, requests: Sequence[Request]) -> list[Sample]:
-        """The samples of a wave, part after part."""
+    def _generate(self, wave: Wave, requests: Sequence[Request], head: Head | None) -> list[Sample]:
+        """The samples of a wave, part after part. ``head`` makes the logits where the model is not to."""
         rows = Rows(self.model.device, wave, requests)
         sampling = wave.sampling
         cache = new_cache(self.model.config)
         ids, positions, mask = rows.prompts()
-        logits = self._forward(ids, positions, mask, cache)
+        logits = self._forward(ids, positions, mask, cache, head)
         cache.expand(rows.repeats, sampling.max_new_tokens - 1)
         logits = logits.repeat_interleave(rows.repeats, dim=0)
         for step in range(sampling.max_new_tokens):
@@ -114,29 +132,36 @@ class LocalEngine:
                 temperature=sampling.temperature,
                 top_p=sampling.top_p,
                 top_k=sampling.top_k,
+                top_logprobs=sampling.top_logprobs,
             )
-            rows.write(step, drawn.ids, drawn.logp, drawn.kept_logmass)
+            ids = rows.write(step, drawn)
             running = len(rows.alive) - rows.done
             if running == 0 or step + 1 == sampling.max_new_tokens:
                 break
-            ids = drawn.ids
             if rows.done >= COMPACT_SHARE * len(rows.alive):
                 keep = rows.compact()
                 cache.select(keep)
                 ids = ids[keep]
             positions, mask = rows.next(step)
-            logits = self._forward(ids.unsqueeze(-1), positions, mask, cache)
+            logits = self._forward(ids.unsqueeze(-1), positions, mask, cache, head)
         return rows.samples(self.version)
 
     def _forward(
-        self, ids: Tensor, positions: Tensor, mask: Tensor | None, cache: PreallocatedCache | GrowingCache
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        mask: Tensor | None,
+        cache: PreallocatedCache | GrowingCache,
+        head: Head | None,
     ) -> Tensor:
         """[B, V], logits after the last of ``ids`` [B, n]."""
-        places = {"position_ids": positions} if self._takes_positions else {}
-        output = self.model(
-            input_ids=ids, attention_mask=mask, cache=cache, use_cache=True, **places, **self._keep_last
-        )
-        return output.logits[:, -1]
+        given = {"input_ids": ids, "attention_mask": mask, "cache": cache, "use_cache": True}
+        if self._takes_positions:
+            given["position_ids"] = positions
+        if head is not None:
+            return head.logits(decoder(self.model)(**given).last_hidden_state[:, -1])
+        logits: Tensor = self.model(**given, **self._keep_last).logits[:, -1]
+        return logits
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from surefoot.errors import NonFiniteError
 from surefoot.rollout.engine import Request
+from surefoot.rollout.sampling import Draw
 from surefoot.rollout.waves import Wave
 from surefoot.seeds import uniforms
 from surefoot.types import Finish, Sample
@@ -23,6 +24,7 @@ class Rows:
         uniform: [R, budget] float64, the random numbers of every row.
         alive: [n] int64, which of the R rows each row of the batch is.
         done: how many rows of the batch have stopped.
+        interrupted: [R] bool, rows that the phrase of the interruption is forced on.
     """
 
     def __init__(self, device: torch.device, wave: Wave, requests: Sequence[Request]) -> None:
@@ -40,6 +42,11 @@ class Rows:
         self.ids = torch.zeros((rows, budget), dtype=torch.int64, device=device)
         self.logp = torch.zeros((rows, budget), dtype=torch.float32, device=device)
         self.kept_logmass = torch.zeros((rows, budget), dtype=torch.float32, device=device)
+        self.top_ids: Tensor | None = None
+        self.top_logp: Tensor | None = None
+        self.interrupted = torch.zeros(rows, dtype=torch.bool, device=device)
+        interrupt = wave.sampling.interrupt
+        self.phrase = torch.tensor(() if interrupt is None else interrupt.phrase_ids, dtype=torch.int64, device=device)
         self.end = torch.full((rows,), budget, device=device)
         self.stopped = torch.zeros(rows, dtype=torch.bool, device=device)
         self.stop_ids = torch.tensor(wave.sampling.stop_ids, dtype=torch.int64, device=device)
@@ -62,16 +69,47 @@ class Rows:
         mask = None if self.mask is None else (positions >= 0).long()
         return torch.from_numpy(ids).to(self.device), positions.clamp_(min=0), mask
 
-    def write(self, step: int, ids: Tensor, logp: Tensor, kept_logmass: Tensor) -> None:
-        """Record the tokens [n] drawn at this step. Rows that had stopped before write beyond their end."""
+    def write(self, step: int, drawn: Draw) -> Tensor:
+        """Record the tokens of this step and return them, [n]: what was drawn, or what is forced on the row instead.
+
+        Rows that had stopped before write beyond their end.
+        """
+        ids = drawn.ids
+        running = ~self.stopped[self.alive]
+        interrupt = self.wave.sampling.interrupt
+        if interrupt is not None and interrupt.after <= step < interrupt.end:
+            if step == interrupt.after:
+                self.interrupted[self.alive] = running & ~self._closed(interrupt.after, interrupt.close_ids)
+            forced = self.interrupted[self.alive]
+            ids = torch.where(forced, self.phrase[step - interrupt.after], ids)
+            running &= ~forced  # a stop token in the phrase ends nothing
         self.ids[self.alive, step] = ids
-        self.logp[self.alive, step] = logp
-        self.kept_logmass[self.alive, step] = kept_logmass
-        now = torch.isin(ids, self.stop_ids) & ~self.stopped[self.alive]
-        ended = self.alive[now]
+        self.logp[self.alive, step] = drawn.logp
+        self.kept_logmass[self.alive, step] = drawn.kept_logmass
+        if drawn.top_ids is not None and drawn.top_logp is not None:
+            self._write_top(step, drawn.top_ids, drawn.top_logp)
+        ended = self.alive[torch.isin(ids, self.stop_ids) & running]
         self.stopped[ended] = True
         self.end[ended] = step + 1
         self.done += len(ended)
+        return ids
+
+    def _closed(self, written: int, close_ids: tuple[int, ...]) -> Tensor:
+        """[n] bool, rows with ``close_ids`` one after another among the first tokens that they have written."""
+        if not close_ids or len(close_ids) > written:
+            return torch.zeros(len(self.alive), dtype=torch.bool, device=self.device)
+        found = torch.ones((len(self.alive), written - len(close_ids) + 1), dtype=torch.bool, device=self.device)
+        for place, token in enumerate(close_ids):
+            found &= self.ids[self.alive, place : place + found.shape[1]] == token
+        return found.any(dim=-1)
+
+    def _write_top(self, step: int, top_ids: Tensor, top_logp: Tensor) -> None:
+        if self.top_ids is None or self.top_logp is None:
+            shape = (*self.ids.shape, top_ids.shape[-1])
+            self.top_ids = torch.zeros(shape, dtype=torch.int32, device=self.device)
+            self.top_logp = torch.zeros(shape, dtype=torch.float32, device=self.device)
+        self.top_ids[self.alive, step] = top_ids.int()
+        self.top_logp[self.alive, step] = top_logp
 
     def compact(self) -> Tensor:
         """[n'] int64, the rows of the batch that go on, those at its end moved into the gaps."""
@@ -93,6 +131,8 @@ class Rows:
     def samples(self, version: int) -> list[Sample]:
         """One sample per row, in order."""
         ids, logp, kept_logmass = (x.cpu().numpy() for x in (self.ids, self.logp, self.kept_logmass))
+        top_ids, top_logp = (None if x is None else x.cpu().numpy() for x in (self.top_ids, self.top_logp))
+        injected = self._injected()
         ends, stopped = self.end.tolist(), self.stopped.tolist()
         made: list[Sample] = []
         for part in self.wave.parts:
@@ -117,6 +157,18 @@ class Rows:
                         version=version,
                         sample_id=request.first_sample_id + place,
                         seed=request.seeds[place],
+                        injected=None if injected is None else injected[row, :end],
+                        top_ids=None if top_ids is None else top_ids[row, :end],
+                        top_logp=None if top_logp is None else top_logp[row, :end],
                     )
                 )
         return made
+
+    def _injected(self) -> np.ndarray | None:
+        """[R, budget] bool, the tokens that were forced; None where none could be."""
+        interrupt = self.wave.sampling.interrupt
+        if interrupt is None:
+            return None
+        injected = np.zeros(self.ids.shape, dtype=bool)
+        injected[self.interrupted.cpu().numpy(), interrupt.after : interrupt.end] = True
+        return injected

@@ -31,14 +31,27 @@ class Draw(NamedTuple):
         logp: [B] float32, log-probability of the token under the distribution it was drawn from: tempered, and
             renormalised over the kept tokens. NaN where the logits held a NaN or no finite value.
         kept_logmass: [B] float32, log of the tempered mass that top-k and top-p kept (0: everything).
+        top_ids: [B, K] int64, the likeliest tokens, likeliest first; None where none are wanted.
+        top_logp: [B, K] float32, their log-probabilities under the tempered distribution before anything is cut; under
+            temperature 0 the likeliest token has all the mass.
     """
 
     ids: Tensor
     logp: Tensor
     kept_logmass: Tensor
+    top_ids: Tensor | None = None
+    top_logp: Tensor | None = None
 
 
-def draw(logits: Tensor, uniform: Tensor, *, temperature: float = 1.0, top_p: float = 1.0, top_k: int = 0) -> Draw:
+def draw(
+    logits: Tensor,
+    uniform: Tensor,
+    *,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    top_k: int = 0,
+    top_logprobs: int = 0,
+) -> Draw:
     """Draw one token per row.
 
     Args:
@@ -48,21 +61,25 @@ def draw(logits: Tensor, uniform: Tensor, *, temperature: float = 1.0, top_p: fl
         top_p: keep the likeliest tokens until they hold at least this share of the mass that top-k left.
         top_k: keep the k likeliest tokens (0: all). Tokens that tie with the last one kept are kept too, so that
             the kept set is a function of the logits alone.
+        top_logprobs: how many of the likeliest tokens to record (at most the vocabulary); does not change the draw.
     """
     chunk = CPU_CHUNK if logits.device.type == "cpu" else ACCELERATOR_CHUNK
     rows = max(1, chunk // logits.shape[-1])
+    wanted = min(top_logprobs, logits.shape[-1])
     parts = [
-        _draw_chunk(part, u, temperature, top_p, top_k)
+        _draw_chunk(part, u, temperature, top_p, top_k, wanted)
         for part, u in zip(logits.split(rows), uniform.split(rows), strict=True)
     ]
-    return parts[0] if len(parts) == 1 else Draw(*(torch.cat(column) for column in zip(*parts, strict=True)))
+    if len(parts) == 1:
+        return parts[0]
+    return Draw(*(torch.cat(column) for column in zip(*parts, strict=True) if column[0] is not None))
 
 
-def _draw_chunk(logits: Tensor, uniform: Tensor, temperature: float, top_p: float, top_k: int) -> Draw:
+def _draw_chunk(logits: Tensor, uniform: Tensor, temperature: float, top_p: float, top_k: int, wanted: int) -> Draw:
     peak, best = logits.max(dim=-1, keepdim=True)
     if temperature == 0:
         zero = (peak - peak).squeeze(-1).float()  # 0, or NaN where the logits are not finite
-        return Draw(best.squeeze(-1), zero, zero)
+        return Draw(best.squeeze(-1), zero, zero, *(_greedy_top(logits, best, zero, wanted) if wanted else ()))
 
     scaled = (logits.double() - peak.double()) / temperature  # [B, V], at most 0
     mass = scaled.exp()  # likeliest token: 1
@@ -79,7 +96,19 @@ def _draw_chunk(logits: Tensor, uniform: Tensor, temperature: float, top_p: floa
     ids = torch.where(mass.gather(-1, ids) > 0, ids, best)
     logp = (scaled.gather(-1, ids) - total.log()).squeeze(-1).float()
     kept = torch.zeros_like(logp) if everything is None else (total / everything).log().squeeze(-1).float()
-    return Draw(ids.squeeze(-1), logp, kept)
+    if not wanted:
+        return Draw(ids.squeeze(-1), logp, kept)
+    top = scaled.topk(wanted, dim=-1)
+    whole = total if everything is None else everything
+    return Draw(ids.squeeze(-1), logp, kept, top.indices, (top.values - whole.log()).float())
+
+
+def _greedy_top(logits: Tensor, best: Tensor, zero: Tensor, wanted: int) -> tuple[Tensor, Tensor]:
+    """Ids and log-probabilities [B, K] at temperature 0: the token that is taken has all the mass, the others none."""
+    others = logits.scatter(-1, best, -torch.inf).topk(wanted - 1, dim=-1).indices
+    top_logp = torch.full((len(logits), wanted), -torch.inf, dtype=torch.float32, device=logits.device)
+    top_logp[:, 0] = zero
+    return torch.cat([best, others], dim=-1), top_logp
 
 
 def _threshold(mass: Tensor, top_p: float, top_k: int) -> Tensor:

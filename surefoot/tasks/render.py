@@ -96,6 +96,27 @@ class Renderer:
             )
         )
 
+    def tokens(self, text: str) -> tuple[int, ...]:
+        """The tokens of a piece of text, without special ones."""
+        return tuple(self._encode(text))
+
+    def token_at(self, sample: Sample, end: int) -> int:
+        """The index, among the tokens that the policy wrote, of the one with which ``end`` characters are complete.
+
+        Args:
+            sample: at least one token of it was written by the policy.
+            end: a number of characters of :meth:`decode`; more than there are give the last token.
+        """
+        ids = sample.ids[sample.mask]
+        low, high = 1, len(ids)
+        while low < high:
+            middle = (low + high) // 2
+            text = self.tokenizer.decode(
+                ids[:middle].tolist(), skip_special_tokens=True, clean_up_tokenization_spaces=False
+            )
+            low, high = (low, middle) if len(text) >= end else (middle + 1, high)
+        return low - 1
+
     def single_token(self, text: str) -> int:
         """The one token that a text is, for instance a stop text.
 

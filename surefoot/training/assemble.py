@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from surefoot.algorithms.algorithm import Algorithm
+from surefoot.errors import AlgorithmError
 from surefoot.evaluation.evaluate import Evaluation, evaluate
 from surefoot.policy.loading import Policy, load_policy
 from surefoot.rewards.base import Completion, Reward
 from surefoot.rewards.build import build_reward
 from surefoot.rewards.grade import grade
-from surefoot.rollout.engine import Engine, Sampling
+from surefoot.rollout.engine import Engine, Interruption, Sampling, check_sampling
 from surefoot.rollout.local import LocalEngine
 from surefoot.tasks.base import Task
 from surefoot.tasks.build import build_task, fingerprint
@@ -40,7 +42,15 @@ class Parts:
         completions = [
             Completion(prompt, self.renderer.decode(sample), sample.finish, sample.length) for prompt, sample in items
         ]
-        return grade(self.reward, completions)
+        scores = grade(self.reward, completions)
+        return [self._place_steps(sample, score) for (_, sample), score in zip(items, scores, strict=True)]
+
+    def _place_steps(self, sample: Sample, score: Score) -> Score:
+        """The score with the token at which each of its steps ends."""
+        if not score.steps:
+            return score
+        steps = [replace(step, token=self.renderer.token_at(sample, step.end)) for step in score.steps]
+        return replace(score, steps=tuple(steps))
 
     def evaluate(self, config: RunConfig | SftConfig) -> Evaluation:
         """Sample and grade the held-out problems."""
@@ -51,6 +61,7 @@ class Parts:
             config.evaluation,
             max_new_tokens=self.sampling.max_new_tokens,
             stop_ids=self.sampling.stop_ids,
+            interrupt=self.sampling.interrupt,
         )
 
 
@@ -61,7 +72,9 @@ def assemble(config: RunConfig | SftConfig, *, task: Task | None = None, reward:
         task = replace(task, fingerprint=fingerprint(task.train, task.heldout))
     for note in task.notes:
         warnings.warn(note, stacklevel=2)
-    policy = load_policy(config.model)
+    algorithm = config.algorithm.build() if isinstance(config, RunConfig) else None
+    exact = algorithm is not None and algorithm.head()
+    policy = load_policy(config.model.model_copy(update={"head_float32": True}) if exact else config.model)
     renderer = Renderer(policy.tokenizer, config.task)
     rollout = config.rollout
     renderer.check_length([*task.train, *task.heldout], policy.context, rollout.max_new_tokens)
@@ -72,17 +85,41 @@ def assemble(config: RunConfig | SftConfig, *, task: Task | None = None, reward:
         top_k=rollout.top_k,
         max_new_tokens=rollout.max_new_tokens,
         stop_ids=tuple(sorted({*policy.stop_ids, *stop})),
+        top_logprobs=0 if algorithm is None else algorithm.top_logprobs,
+        interrupt=None if algorithm is None else interruption(algorithm, renderer, rollout.max_new_tokens),
     )
+    head = policy.head if policy.config.head_float32 else None
+    engine = LocalEngine(policy.model, max_batch_tokens=rollout.max_batch_tokens, head=head)
+    check_sampling(engine, sampling)
     problems = task.heldout[: config.evaluation.problems]
     return Parts(
         policy=policy,
-        engine=LocalEngine(policy.model, max_batch_tokens=rollout.max_batch_tokens),
+        engine=engine,
         task=task,
         renderer=renderer,
         reward=reward or build_reward(config.reward, task),
         sampling=sampling,
         heldout=tuple((prompt, renderer.ids(prompt)) for prompt in problems),
     )
+
+
+def interruption(algorithm: Algorithm, renderer: Renderer, budget: int) -> Interruption | None:
+    """The algorithm's interruption in tokens.
+
+    Raises:
+        AlgorithmError: the budget has no room for the thinking, the phrase and an answer.
+    """
+    after = algorithm.interruption(budget)
+    if after is None:
+        return None
+    phrase = renderer.tokens(algorithm.interruption.phrase)
+    if after + len(phrase) >= budget:
+        raise AlgorithmError(
+            f"the interruption comes after {after} tokens and its phrase takes {len(phrase)}, which leaves none of "
+            f"rollout.max_new_tokens = {budget} for an answer: raise it, shorten algorithm.interruption.phrase, or set "
+            "algorithm.interruption = 'none'"
+        )
+    return Interruption(after, phrase, renderer.tokens(algorithm.interruption.close))
 
 
 def set_threads(threads: int) -> None:

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from surefoot.algorithms.config import AlgorithmConfig
 from surefoot.config import Section
 from surefoot.evaluation.config import EvaluationConfig
-from surefoot.policy.config import ModelConfig
+from surefoot.policy.config import CriticConfig, ModelConfig
 from surefoot.rewards.config import RewardConfig
 from surefoot.rollout.config import RolloutConfig
 from surefoot.tasks.config import TaskConfig
@@ -70,6 +70,12 @@ class TrackConfig(Section):
     tensorboard: bool = Field(False, description="write TensorBoard events into the run folder")
     wandb: bool = Field(False, description="log to Weights & Biases")
     trackio: bool = Field(False, description="log to trackio")
+    policy_grad_norm: int = Field(
+        10,
+        ge=0,
+        description="every n-th step measures the gradient norm of the policy term apart from further terms of the loss, "
+        "at the price of a second backward pass (0: only where there are no others)",
+    )
     project: str = Field("surefoot", description="project name for wandb and trackio")
     samples_per_step: int = Field(
         16, ge=0, description="samples per step kept in samples/*.jsonl (whole groups, from the first)"
@@ -103,6 +109,7 @@ class RunConfig(Section):
     algorithm: AlgorithmConfig = AlgorithmConfig()
     train: TrainConfig = TrainConfig()
     optimiser: OptimiserConfig = OptimiserConfig()
+    critic: CriticConfig = CriticConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     track: TrackConfig = TrackConfig()

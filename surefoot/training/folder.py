@@ -23,7 +23,7 @@ from surefoot.errors import RunFolderError
 from surefoot.files import append_lines, explained, read_lines, write_atomic
 from surefoot.training.config import RunConfig, SftConfig
 
-LOGS = ("metrics", "timings", "evaluations", "warnings")
+LOGS = ("metrics", "timings", "evaluations", "warnings", "resets")
 # What may differ between a run and its resumption: how long it goes on, what is kept and what is said about it.
 MAY_CHANGE = ("train.steps", "train.threads", "checkpoint.", "track.", "health.", "runs")
 

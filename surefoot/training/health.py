@@ -2,64 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from surefoot.training.config import HealthConfig
+from surefoot.algorithms.algorithm import Algorithm
+from surefoot.training.config import HealthConfig, RunConfig
 from surefoot.training.state import RunState
 
+Found = Iterator[tuple[str, str]]
 
-def check(metrics: Mapping[str, float], state: RunState, config: HealthConfig) -> list[tuple[str, str]]:
+
+def check(
+    metrics: Mapping[str, float], state: RunState, config: RunConfig, algorithm: Algorithm
+) -> list[tuple[str, str]]:
     """(name, text) of the warnings that these metrics give rise to and that were not given before.
 
     ``state`` remembers what was said, and the first entropy, against which a collapse is measured.
     """
-    found: list[tuple[str, str]] = []
-    truncated = metrics.get("length/truncated", 0.0)
-    if truncated > config.truncated_above:
-        found.append(
-            (
-                "truncated",
-                f"{truncated:.0%} of the completions were cut by the budget before they ended, so they cannot earn a reward "
-                "for their answer: raise rollout.max_new_tokens, or check that the model emits a stop token",
-            )
-        )
-    entropy = metrics.get("rollout/entropy")
-    if entropy is not None:
-        if state.first_entropy is None:
-            state.first_entropy = entropy
-        elif entropy < config.entropy_below * state.first_entropy:
-            found.append(
-                (
-                    "entropy",
-                    f"the entropy fell to {entropy:.3g} nats per token from {state.first_entropy:.3g}: samples of a prompt are "
-                    "nearly the same and carry little signal: lower optimiser.lr, or raise algorithm.trust.high",
-                )
-            )
-    mismatch = metrics.get("policy/mismatch", 0.0)
-    if mismatch > config.mismatch_above:
-        found.append(
-            (
-                "mismatch",
-                f"engine and trainer differ by {mismatch:.2g} nats per token on the same weights: the importance ratios are "
-                "wrong by that much; run `surefoot doctor` with this configuration",
-            )
-        )
-    if metrics.get("groups/no_signal", 0.0) == 1.0:
-        found.append(
-            (
-                "no_signal",
-                "every prompt's samples earned equal rewards, so there was nothing to learn from: the task is too hard or too "
-                "easy for this model, or the verifier does not tell answers apart",
-            )
-        )
-    if metrics.get("reward/ungraded", 0.0) > 0:
-        found.append(
-            (
-                "ungraded",
-                f"{metrics['reward/ungraded']:.0%} of the completions could not be graded (see the status in samples/): "
-                "they were left out of the baselines and the loss",
-            )
-        )
+    found = [
+        *_samples(metrics, state, config.health),
+        *_groups(metrics, state, config, algorithm),
+    ]
     new = [(name, text) for name, text in found if name not in state.warned]
     state.warned += [name for name, _ in new]
     return new
+
+
+def _samples(metrics: Mapping[str, float], state: RunState, config: HealthConfig) -> Found:
+    truncated = metrics.get("length/truncated", 0.0)
+    if truncated > config.truncated_above:
+        yield (
+            "truncated",
+            f"{truncated:.0%} of the completions were cut by the budget before they ended, so they cannot earn a reward "
+            "for their answer: raise rollout.max_new_tokens, or check that the model emits a stop token",
+        )
+    entropy = metrics.get("rollout/entropy")
+    if entropy is not None and state.first_entropy is None:
+        state.first_entropy = entropy
+    elif entropy is not None and state.first_entropy is not None and entropy < config.entropy_below * state.first_entropy:
+        yield (
+            "entropy",
+            f"the entropy fell to {entropy:.3g} nats per token from {state.first_entropy:.3g}: samples of a prompt are "
+            "nearly the same and carry little signal: lower optimiser.lr, or raise algorithm.trust.high",
+        )
+    mismatch = metrics.get("policy/mismatch", 0.0)
+    if mismatch > config.mismatch_above:
+        yield (
+            "mismatch",
+            f"engine and trainer differ by {mismatch:.2g} nats per token on the same weights: the importance ratios are "
+            "wrong by that much; run `surefoot doctor` with this configuration",
+        )
+    if metrics.get("reward/ungraded", 0.0) > 0:
+        yield (
+            "ungraded",
+            f"{metrics['reward/ungraded']:.0%} of the completions could not be graded (see the status in samples/): "
+            "they were left out of the baselines and the loss",
+        )
+
+
+def _groups(metrics: Mapping[str, float], state: RunState, config: RunConfig, algorithm: Algorithm) -> Found:
+    if metrics.get("groups/no_signal", 0.0) == 1.0:
+        yield (
+            "no_signal",
+            "every prompt's samples earned equal rewards, so there was nothing to learn from: the task is too hard or too "
+            "easy for this model, or the verifier does not tell answers apart",
+        )
+    wanted, got = config.train.prompts_per_step, metrics.get("batch/groups", 0.0)
+    if "refill" in algorithm.selection.kind.traits and got < wanted:
+        yield (
+            "refill",
+            f"{metrics.get('rollout/rounds', 0):.0f} rollout batches gave {got:.0f} prompts with signal, and a step takes "
+            f"{wanted}: it went on with those; the task is too hard or too easy for this model, or raise "
+            "algorithm.selection.rounds",
+        )
+    if "steps" in algorithm.advantage.kind.traits and metrics.get("reward/steps", 0.0) == 0.0:
+        yield (
+            "steps",
+            f"the advantage '{algorithm.advantage.name}' is made of the rewards of steps, and the reward gave none: use a "
+            "reward that scores steps (Score.steps)",
+        )
+    if state.exhausted:
+        yield (
+            "exhausted",
+            f"algorithm.prompts = '{algorithm.prompts.name}' left no prompt to sample after step {state.step}: the run ends "
+            "here",
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from surefoot.policy.loading import save_policy
 from surefoot.training.assemble import Parts
 from surefoot.training.batch import Batch
 from surefoot.training.clock import Clock
+from surefoot.training.collect import Rollouts
 from surefoot.training.config import RunConfig
 from surefoot.training.folder import RunFolder
 from surefoot.training.health import check
@@ -27,7 +28,6 @@ from surefoot.training.progress import Progress
 from surefoot.training.records import batch_records, heldout_records
 from surefoot.training.state import RunState
 from surefoot.training.trackers import open_trackers
-from surefoot.types import Group
 
 HELDOUT_SAMPLES = 64
 
@@ -45,6 +45,7 @@ class Journal:
         watch: Callable[[Progress], None] | None,
     ) -> None:
         self.config, self.folder, self.parts, self.state, self.clock = config, folder, parts, state, clock
+        self.algorithm = config.algorithm.build()
         self.watch = watch
         self.evaluations = folder.read("evaluations")
         self.times = folder.read("timings")
@@ -58,23 +59,21 @@ class Journal:
     def __exit__(self, *exception: object) -> None:
         self.trackers.close()
 
-    def step(self, groups: Sequence[Group], batch: Batch, report: StepReport) -> None:
+    def step(self, rollouts: Rollouts, batch: Batch, report: StepReport) -> None:
         """Write down what a step did."""
         with self.clock.phase("write"):
-            trained = report.sums.get("tokens/trained", 0.0)
             self.tokens = {
-                "tokens_generated": sum(sample.length for sample in batch.samples),
-                "tokens_trained": int(trained),
+                f"tokens_{what}": int(report.sums.get(f"tokens/{what}", 0.0)) for what in ("generated", "trained")
             }
             metrics = rounded(report.means())
             self.reward = metrics.get("reward/mean")
             self.folder.log("metrics", {"step": self.state.step, **metrics})
             records = batch_records(
-                self.state.step, groups, batch, self.config.track.samples_per_step, self.parts.renderer
+                self.state.step, rollouts.groups, batch, self.config.track.samples_per_step, self.parts.renderer
             )
             if records:
                 self.folder.write_samples(f"step-{self.state.step:06d}", records)
-            for name, text in check(metrics, self.state, self.config.health):
+            for name, text in check(metrics, self.state, self.config, self.algorithm):
                 self._warn(name, text)
             self.trackers.log(self.state.step, metrics)
 
@@ -101,6 +100,12 @@ class Journal:
                 with self.clock.phase("save"):
                     save_policy(self.parts.policy, self.folder.path / "best")
         self.tell("evaluate")
+
+    def note_reset(self) -> None:
+        """Write down that the reference or the optimiser was reset after this step."""
+        part = self.algorithm.reset
+        what = [name for name in ("reference", "optimiser") if getattr(part, name)]
+        self.folder.log("resets", {"step": self.state.step, "what": what, "number": self.state.resets})
 
     def _say_if_nothing_is_called_right(self, evaluation: Evaluation) -> None:
         scores = [score for scores in evaluation.scores for score in scores]

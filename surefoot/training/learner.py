@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from surefoot.algorithms.algorithm import Algorithm
-from surefoot.algorithms.loss import policy_loss
+from surefoot.algorithms.loss import loss_terms
 from surefoot.algorithms.tokens import Tokens
-from surefoot.errors import NonFiniteError
 from surefoot.metrics import StepReport
-from surefoot.policy.loading import Policy
-from surefoot.policy.logprob import token_logprobs
-from surefoot.policy.packing import count, pack
+from surefoot.policy.logprob import TokenLogprobs, token_logprobs
+from surefoot.policy.packing import count, loss_mask, pack
+from surefoot.policy.policy import Policy
 from surefoot.seeds import generator
 from surefoot.training.batch import Batch, make_batch
 from surefoot.training.clock import Clock
 from surefoot.training.config import RunConfig
+from surefoot.training.critic import CriticLearner, explained_variance
+from surefoot.training.gradients import Gradients
 from surefoot.training.optimiser import learning_rate, take_step
 from surefoot.training.state import RunState
-from surefoot.types import Group, Packed, Sample, Totals
+from surefoot.training.streams import Streams, on_tokens, refuse_non_finite, row_logprobs
+from surefoot.types import Group, Packed, Sample
+
+
+@dataclass
+class Update:
+    """What the optimiser steps of one rollout batch share."""
+
+    batch: Batch
+    streams: Streams
+    state: RunState
+    report: StepReport
+    clock: Clock
+    first: bool = True
 
 
 @dataclass
@@ -36,6 +50,7 @@ class Learner:
         optimiser: over the policy's parameters.
         algorithm: the objective.
         config: of the run.
+        critic: where the algorithm reads one.
     """
 
     policy: Policy
@@ -43,168 +58,216 @@ class Learner:
     optimiser: torch.optim.Optimizer
     algorithm: Algorithm
     config: RunConfig
+    critic: CriticLearner | None = field(default=None)
 
     def update(self, groups: Sequence[Group], state: RunState, clock: Clock) -> tuple[Batch, StepReport]:
         """Take the optimiser steps of one rollout batch.
 
         Raises:
-            NonFiniteError: a log-probability or a gradient is not finite.
+            NonFiniteError: a log-probability, a value or a gradient is not finite.
         """
-        train = self.config.train
         report = StepReport()
-        samples = [sample for group in groups for sample in group.samples]
         with clock.phase("logprob"):
-            in_reward = self.algorithm.needs_reference and "reward" in self.algorithm.kl.kind.traits
-            several = train.updates_per_step * train.epochs > 1
-            old = self.row_logprobs(self.policy, samples) if several or in_reward else None
-            penalty = self._penalty(samples, old, report) if in_reward and old is not None else None
-        batch = make_batch(self.algorithm, groups, state.memory, penalty)
-        first = True
-        for epoch in range(train.epochs):
+            streams = self._streams([sample for group in groups for sample in group.samples])
+        budget = self.config.rollout.max_new_tokens
+        batch = make_batch(self.algorithm, groups, state.memory, step=state.step, budget=budget, streams=streams)
+        update = Update(batch, streams, state, report, clock)
+        for epoch in range(self.config.train.epochs):
             for rows in self._mini_batches(batch, state.step, epoch):
-                self._optimiser_step(batch, rows, old, state, report, clock, first)
-                first = False
+                self._optimiser_step(update, rows)
+        if batch.returns is not None and streams.values is not None and batch.trained.any():
+            # An error that is the same for all tokens does not show in it, which a mean of ratios would hide as well.
+            rows = np.flatnonzero(batch.trained)
+            values = torch.cat([streams.values[i].cpu() for i in rows])
+            returns = torch.from_numpy(np.concatenate([batch.returns[i] for i in rows]))
+            report.add("critic/explained_variance", explained_variance(values, returns))
         return batch, report
+
+    def modules(self) -> dict[str, nn.Module]:
+        """The models that the run state holds, by name; the reference too, which a reset may have changed."""
+        found: dict[str, nn.Module] = {"model": self.policy.model}
+        if self.critic is not None:
+            found |= self.critic.modules()
+        if self.reference is not None:
+            found["reference"] = self.reference.model
+        return found
+
+    def optimisers(self) -> dict[str, torch.optim.Optimizer]:
+        return {"model": self.optimiser} | ({} if self.critic is None else self.critic.optimisers())
+
+    def _streams(self, samples: Sequence[Sample]) -> Streams:
+        """The passes before the update, those that the algorithm needs."""
+        train, algorithm = self.config.train, self.algorithm
+        limit, layout = train.micro_batch_tokens, train.layout
+        entropy = "entropy" in algorithm.weights.kind.traits
+        old = entropies = reference = values = None
+        if train.updates_per_step * train.epochs > 1 or algorithm.kl_in_reward or entropy:
+            old, entropies = row_logprobs(self.policy, samples, max_tokens=limit, layout=layout, entropy=entropy)
+        if algorithm.kl_in_reward and self.reference is not None:
+            reference, _ = row_logprobs(self.reference, samples, max_tokens=limit, layout=layout)
+        if self.critic is not None:
+            values = self.critic.values(samples, limit, layout)
+        return Streams(old, entropies, reference, values)
 
     def _mini_batches(self, batch: Batch, step: int, epoch: int) -> list[np.ndarray]:
         """Rows of whole groups, shuffled afresh in every epoch where there is more than one mini-batch."""
-        groups = np.unique(batch.group[batch.kept])
+        groups = np.unique(batch.group[batch.trained])
         if self.config.train.updates_per_step > 1:
             groups = generator(self.config.seed, "mini-batches", step, epoch).permutation(groups)
         parts = np.array_split(groups, self.config.train.updates_per_step)
-        return [np.flatnonzero(np.isin(batch.group, part) & batch.kept) for part in parts if len(part)]
+        return [np.flatnonzero(np.isin(batch.group, part) & batch.trained) for part in parts if len(part)]
 
-    def _optimiser_step(
-        self,
-        batch: Batch,
-        rows: np.ndarray,
-        old: list[Tensor] | None,
-        state: RunState,
-        report: StepReport,
-        clock: Clock,
-        first: bool,
-    ) -> None:
+    def _optimiser_step(self, update: Update, rows: np.ndarray) -> None:
+        batch, report, state = update.batch, update.report, update.state
         samples = [batch.samples[i] for i in rows]
+        masks = [loss_mask(sample) for sample in samples]
         group = batch.group[rows].tolist()
-        advantage = batch.advantage[rows]
         totals = count(samples, group, self.config.rollout.max_new_tokens)
-        in_loss = self.algorithm.needs_reference and "loss" in self.algorithm.kl.kind.traits
-        # A row with advantage 0 and no KL in its loss has no gradient: it stays in the totals and skips the forward.
-        skip = np.zeros(len(rows), dtype=bool) if in_loss else advantage == 0
-        packs = pack(
-            samples,
-            advantage.tolist(),
-            group,
-            totals,
-            max_tokens=self.config.train.micro_batch_tokens,
-            skip=skip.tolist(),
-        )
+        advantage: list[float] | list[np.ndarray] = batch.advantage[rows].tolist()
+        if batch.token_advantage is not None:
+            advantage = [on_tokens(mask, batch.token_advantage[i]) for mask, i in zip(masks, rows, strict=True)]
+        # A row without advantage and without another term in its loss has no gradient: it stays in the totals and skips
+        # the forward pass.
+        on_policy = update.streams.old is None
+        skip = batch.silent[rows] & self.algorithm.silent_without_advantage(on_policy=on_policy)
+        limit = self.config.train.micro_batch_tokens
+        weight = self._weights(update, rows, masks)
+        packs = pack(samples, advantage, group, totals, max_tokens=limit, skip=skip.tolist(), weight=weight)
         report.add("updates/taken", bool(packs))
         if not packs:
             return
-        loss_parts: dict[str, float] = {}
+        gradients = Gradients(self.policy.model, apart=self._measures_policy_term(state.step))
+        sums = StepReport()
         for packed in packs:
             packed = packed.to(self.policy.device)
-            with clock.phase("train"):
-                loss, metrics = policy_loss(
-                    self.algorithm, self._tokens(packed, rows, old, clock, report, first), totals
-                )
-                loss.backward()
+            with update.clock.phase("train"):
+                current = self._forward(packed)
+                terms = loss_terms(self.algorithm, self._tokens(current, packed, update, rows), totals)
+                value = self._value_loss(current, packed, update, rows, terms.coefficient, terms.report)
+                gradients.add(terms.policy, [term for term in (terms.kl, value) if term is not None])
             report.total("tokens/trained", int(packed.mask.sum()))
-            for name, value in metrics.sums.items():
-                loss_parts[name] = loss_parts.get(name, 0.0) + value
-            metrics.sums.clear()
-            report.merge(metrics)
-        for name, value in loss_parts.items():
-            report.add(name, value)  # the mean over the optimiser steps of the batch
-        with clock.phase("train"):
-            lr = learning_rate(self.config.optimiser, state.step, self.config.train.steps)
-            norm = take_step(
-                self.optimiser, self.policy.model, lr=lr, max_grad_norm=self.config.optimiser.max_grad_norm
-            )
+            sums.merge(terms.report)
+        update.first = False
+        for name, loss in sums.sums.items():
+            report.add(name, loss)  # the mean over the optimiser steps of the batch
+        sums.sums.clear()
+        report.merge(sums)
+        with update.clock.phase("train"):
+            self._step(gradients, state, report)
+
+    def _measures_policy_term(self, step: int) -> bool:
+        """Whether this step takes the gradient of the policy term apart from the other terms, to measure it."""
+        every = self.config.track.policy_grad_norm
+        return bool(every) and step % every == 0
+
+    def _step(self, gradients: Gradients, state: RunState, report: StepReport) -> None:
+        train, settings = self.config.train, self.config.optimiser
+        norm = gradients.policy_norm()
+        if norm is not None:
+            report.add("optimiser/policy_grad_norm", norm)
+        gradients.join()
+        if self.critic is not None:
+            report.add("critic/grad_norm", self.critic.step(state.step, train.steps))
+            if self.critic.alone(state.step):
+                self.optimiser.zero_grad(set_to_none=True)
+                return
+        lr = learning_rate(settings, state.step, train.steps)
+        whole = take_step(self.optimiser, self.policy.model, lr=lr, max_grad_norm=settings.max_grad_norm)
         state.updates += 1
-        report.add("optimiser/grad_norm", norm)
+        report.add("optimiser/grad_norm", whole)
         report.add("optimiser/lr", lr)
 
-    def _tokens(
-        self, packed: Packed, rows: np.ndarray, old: list[Tensor] | None, clock: Clock, report: StepReport, first: bool
-    ) -> Tokens:
-        """The current log-probabilities of a micro-batch, beside all that the objective compares them with."""
-        current = token_logprobs(self.policy, packed, layout=self.config.train.layout)
-        _refuse_non_finite(current.logp, packed, self.policy)
-        mask = packed.mask
-        behaviour = packed.logp_behaviour[mask]
-        trusted = behaviour.isfinite()
-        detached = current.logp.detach()
-        if first:
+    def _forward(self, packed: Packed) -> TokenLogprobs:
+        """The current log-probabilities of a micro-batch, and what else comes out of the same pass."""
+        top = packed.top_ids
+        current = token_logprobs(
+            self.policy,
+            packed,
+            layout=self.config.train.layout,
+            top_ids=None if top is None else top[packed.mask],
+            hidden=self.critic is not None and self.critic.critic.shared,
+        )
+        refuse_non_finite(current.logp, packed, self.policy)
+        return current
+
+    def _tokens(self, current: TokenLogprobs, packed: Packed, update: Update, rows: np.ndarray) -> Tokens:
+        """The log-probabilities of a micro-batch, beside all that the objective compares them with."""
+        mask, old = packed.mask, update.streams.old
+        behaviour, detached = packed.logp_behaviour[mask], current.logp.detach()
+        if update.first:
             # Before the first step of a batch the weights are those of the engine: this difference is pure mismatch.
-            report.add("policy/mismatch", (detached - behaviour)[trusted].abs().sum(), int(trusted.sum()))
-            report.maximum("policy/mismatch_max", (detached - behaviour)[trusted].abs().max() if trusted.any() else 0.0)
-        report.add("policy/untrusted_tokens", int((~trusted).sum()), len(trusted))
+            trusted = behaviour.isfinite()
+            drift = (detached - behaviour)[trusted].abs()
+            update.report.add("policy/mismatch", drift.sum(), len(drift))
+            update.report.maximum("policy/mismatch_max", drift.max() if len(drift) else 0.0)
         reference = None
-        if self.reference is not None and "loss" in self.algorithm.kl.kind.traits:
-            with clock.phase("logprob"), torch.no_grad():
-                reference = token_logprobs(self.reference, packed, layout=self.config.train.layout, entropy=False).logp
+        if self.reference is not None and self.algorithm.kl_in_loss:
+            with update.clock.phase("logprob"), torch.no_grad():
+                layout = self.config.train.layout
+                reference = token_logprobs(self.reference, packed, layout=layout, entropy=False).logp
         index = packed.sample_index.tolist()
+        top = packed.top_ids
         return Tokens(
             logp=current.logp,
             logp_old=detached if old is None else torch.cat([old[rows[i]] for i in index]),
-            logp_behaviour=torch.where(trusted, behaviour, detached),
-            advantage=torch.where(trusted, packed.advantage[mask], 0.0),
+            logp_behaviour=behaviour,
+            advantage=packed.advantage[mask],
             row=packed.seq_index[mask],
             loss_tokens=packed.loss_tokens,
             group_tokens=packed.group_tokens,
             logp_reference=reference,
             entropy=current.entropy,
+            weight=None if "idle" in self.algorithm.weights.kind.traits else packed.weight[mask],
+            kept_logmass=packed.kept_logmass[mask],
+            top_logp=current.top_logp,
+            top_logp_behaviour=None if packed.top_logp_behaviour is None else packed.top_logp_behaviour[mask],
+            top_is_target=None if top is None else top[mask] == packed.ids[mask, None],
         )
 
-    def row_logprobs(self, policy: Policy, samples: Sequence[Sample]) -> list[Tensor]:
-        """Log-probabilities of each sample's loss tokens under a policy, without a gradient: a tensor [L_i] per sample."""
-        rows = [torch.zeros(0, device=policy.device)] * len(samples)
-        totals = Totals(float("inf"), 1, 1)
-        numbers = list(range(len(samples)))
-        with torch.no_grad():
-            for packed in pack(
-                samples, [0.0] * len(samples), numbers, totals, max_tokens=self.config.train.micro_batch_tokens
-            ):
-                packed = packed.to(policy.device)
-                logp = token_logprobs(policy, packed, layout=self.config.train.layout, entropy=False).logp
-                _refuse_non_finite(logp, packed, policy)
-                parts = logp.split(packed.loss_tokens.long().tolist())
-                for i, part in zip(packed.sample_index.tolist(), parts, strict=True):
-                    rows[i] = part
-        return rows
+    def _value_loss(
+        self,
+        current: TokenLogprobs,
+        packed: Packed,
+        update: Update,
+        rows: np.ndarray,
+        coefficient: Tensor,
+        report: StepReport,
+    ) -> Tensor | None:
+        """The critic's loss, aggregated as the policy's. That of a critic with a model of its own goes backward here."""
+        if self.critic is None or update.streams.values is None or update.batch.returns is None:
+            return None
+        places = [rows[i] for i in packed.sample_index.tolist()]
+        values = self.critic.predict(packed, current.hidden, self.config.train.layout)
+        old = torch.cat([update.streams.values[i] for i in places])
+        returns = torch.from_numpy(np.concatenate([update.batch.returns[i] for i in places])).to(values)
+        loss = (coefficient * self.algorithm.value(values, old, returns)).sum()
+        report.total("loss/value", loss.detach())
+        report.add("critic/value", values.detach().sum(), len(values))
+        report.add("critic/return", returns.sum(), len(returns))
+        if self.critic.critic.shared:
+            return self.algorithm.value.coef * loss
+        loss.backward()
+        return None
 
-    def _penalty(self, samples: Sequence[Sample], old: list[Tensor], report: StepReport) -> list[float]:
-        """The KL term of each row, to be subtracted from its reward."""
-        assert self.reference is not None
-        reference = self.row_logprobs(self.reference, samples)
-        row = torch.repeat_interleave(torch.arange(len(old)), torch.tensor([len(part) for part in old]))
-        flat = torch.cat(old)
+    def _weights(self, update: Update, rows: np.ndarray, masks: list[np.ndarray]) -> list[np.ndarray] | None:
+        """Token weights of a mini-batch, spread over the tokens of each sample; None where all count alike."""
+        old, entropy = update.streams.old, update.streams.entropy
+        if "idle" in self.algorithm.weights.kind.traits or old is None:
+            return None
+        lengths = [int(mask.sum()) for mask in masks]
+        logp = torch.cat([old[i] for i in rows])
+        row = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor(lengths)).to(logp.device)
         tokens = Tokens(
-            logp=flat,
-            logp_old=flat,
-            logp_behaviour=flat,
-            advantage=torch.zeros_like(flat),
+            logp=logp,
+            logp_old=logp,
+            logp_behaviour=logp,
+            advantage=torch.zeros_like(logp),
             row=row,
-            loss_tokens=torch.tensor([float(len(part)) for part in old], dtype=torch.float64),
-            group_tokens=torch.zeros(len(old), dtype=torch.float64),
-            logp_reference=torch.cat(reference),
+            loss_tokens=torch.tensor(lengths, dtype=torch.float64, device=logp.device),
+            group_tokens=torch.zeros(len(rows), dtype=torch.float64, device=logp.device),
+            entropy=None if entropy is None else torch.cat([entropy[i] for i in rows]),
         )
-        penalty = self.algorithm.kl(tokens)
-        report.add("reward/kl_penalty", penalty.sum(), len(penalty))
-        return penalty.tolist()
-
-
-def _refuse_non_finite(logp: Tensor, packed: Packed, policy: Policy) -> None:
-    finite = torch.isfinite(logp.detach())
-    if bool(finite.all()):
-        return
-    where = int((~finite).nonzero()[0])
-    at = int(packed.mask.nonzero()[where])
-    row = int(packed.seq_index[at])
-    token = policy.tokenizer.convert_ids_to_tokens(int(packed.ids[at]))
-    raise NonFiniteError(
-        f"the trainer's log-probability is {float(logp.detach()[where])} at token {int(packed.positions[at])} ({token!r}) of row "
-        f"{int(packed.sample_index[row])} of the batch; no step was taken: look for non-finite weights (a too high optimiser.lr)"
-    )
+        found = self.algorithm.weights(tokens).cpu().numpy()
+        return [
+            on_tokens(mask, part) for mask, part in zip(masks, np.split(found, np.cumsum(lengths)[:-1]), strict=True)
+        ]

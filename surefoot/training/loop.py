@@ -1,6 +1,6 @@
 """The synchronous loop: rollouts, scores, groups, an update, the new weights to the engine. The page to read first.
 
-    prompts -> rollouts -> scores -> groups -> select, advantages -> pack, totals -> loss -> optimiser -> weights (version + 1)
+    prompts -> rollouts -> scores -> groups -> shape, select, advantages -> pack, totals -> loss -> optimiser -> version + 1
 
 Every step depends only on the run's seed, its number and the weights, so a run that is killed and resumed computes
 what the uninterrupted run computes, bit for bit.
@@ -14,26 +14,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from surefoot.algorithms.algorithm import Algorithm
 from surefoot.files import write_atomic
-from surefoot.policy.loading import save_policy
+from surefoot.policy.critic import make_critic, save_critic
+from surefoot.policy.loading import Policy, save_policy
 from surefoot.rewards.base import Reward
-from surefoot.rollout.engine import Request
-from surefoot.seeds import derive
 from surefoot.tasks.base import Task
-from surefoot.tasks.cursor import PromptCursor
 from surefoot.training.assemble import Parts, assemble, set_threads
 from surefoot.training.clock import Clock
+from surefoot.training.collect import collect
 from surefoot.training.config import RunConfig
+from surefoot.training.critic import CriticLearner
 from surefoot.training.folder import RunFolder, environment, run_path
 from surefoot.training.journal import Journal
 from surefoot.training.learner import Learner
 from surefoot.training.measure import measure_batch
 from surefoot.training.optimiser import make_optimiser
 from surefoot.training.progress import Progress
+from surefoot.training.prompts import PromptSource
+from surefoot.training.resets import reset_if_due
 from surefoot.training.resume import restore, store
 from surefoot.training.state import RunState
 from surefoot.training.trackers import require_trackers
-from surefoot.types import Group, Prompt
 
 
 @dataclass(frozen=True)
@@ -82,16 +84,23 @@ def train(
     with RunFolder(run_path(config), config.resolved(), resume=resume) as folder:
         write_atomic(folder.path / "card.md", algorithm.explain())
         write_atomic(folder.path / "environment.json", json.dumps(environment(), indent=1) + "\n")
-        learner = Learner(
-            policy=parts.policy,
-            reference=parts.policy.copy() if algorithm.needs_reference else None,
-            optimiser=make_optimiser(parts.policy.model, config.optimiser),
-            algorithm=algorithm,
-            config=config,
-        )
+        learner = make_learner(config, parts.policy, algorithm)
         state = restore(folder, learner, parts.task, parts.reward, config.train.steps)
         parts.engine.load(state.step)
         return _run(config, parts, learner, state, folder, watch)
+
+
+def make_learner(config: RunConfig, policy: Policy, algorithm: Algorithm) -> Learner:
+    """The policy with its optimiser, and the reference and the critic where the algorithm needs them."""
+    critic = make_critic(policy, config.critic) if algorithm.needs_critic else None
+    return Learner(
+        policy=policy,
+        reference=policy.copy() if algorithm.needs_reference else None,
+        optimiser=make_optimiser(policy.model, config.optimiser),
+        algorithm=algorithm,
+        config=config,
+        critic=None if critic is None else CriticLearner(critic, policy, config.critic, config.optimiser),
+    )
 
 
 def _run(
@@ -103,50 +112,29 @@ def _run(
     watch: Callable[[Progress], None] | None,
 ) -> RunResult:
     clock = Clock()
-    cursor = PromptCursor(len(parts.task.train), config.seed, state.cursor)
+    source = PromptSource(learner.algorithm.prompts, parts.task.train, config.seed, state)
     with Journal(config, folder, parts, state, clock, watch) as journal:
         if not journal.evaluations:
             journal.evaluate()
-        while state.step < config.train.steps:
+        while state.step < config.train.steps and not state.exhausted:
             state.step += 1
-            prompts = [parts.task.train[i] for i in cursor.take(config.train.prompts_per_step)]
-            state.cursor = cursor.position
-            groups = rollout(config, parts, prompts, state.step, clock)
-            batch, report = learner.update(groups, state, clock)
+            rollouts = collect(config, parts, learner.algorithm, source, state, clock)
+            batch, report = learner.update(rollouts.groups, state, clock)
             parts.engine.load(state.step)
-            report.merge(measure_batch(groups, batch))
-            journal.step(groups, batch, report)
-            last = state.step == config.train.steps
+            report.merge(measure_batch(rollouts, batch))
+            state.exhausted = not source.left(state.step)
+            journal.step(rollouts, batch, report)
+            last = state.step == config.train.steps or state.exhausted
             if last or (config.evaluation.every and state.step % config.evaluation.every == 0):
                 journal.evaluate()
+            if reset_if_due(learner, state, journal.evaluations):
+                journal.note_reset()
             if last or (config.checkpoint.every and state.step % config.checkpoint.every == 0):
                 with clock.phase("save"):
                     store(folder, learner, state, config.checkpoint)
             journal.end_step()
         with clock.phase("save"):
             save_policy(parts.policy, folder.path / "model")
+            if learner.critic is not None:
+                save_critic(learner.critic.critic, folder.path / "critic")
         return RunResult(folder.path, journal.finish())
-
-
-def rollout(config: RunConfig, parts: Parts, prompts: list[Prompt], step: int, clock: Clock) -> list[Group]:
-    """Sample a group for each prompt and grade it.
-
-    A prompt that occurs twice in a batch (where two epochs meet) gets samples with numbers of their own.
-    """
-    size = config.train.group_size
-    seen: dict[str, int] = {}
-    requests = []
-    for prompt in prompts:
-        first = seen.get(prompt.prompt_id, 0)
-        seen[prompt.prompt_id] = first + size
-        seeds = tuple(derive(config.seed, "sample", step, prompt.prompt_id, k) for k in range(first, first + size))
-        requests.append(Request(parts.renderer.ids(prompt), prompt.prompt_id, seeds, parts.sampling, first))
-    with clock.phase("generate"):
-        rollouts = parts.engine.generate(requests)
-    with clock.phase("score"):
-        pairs = [(prompt, sample) for prompt, samples in zip(prompts, rollouts, strict=True) for sample in samples]
-        scores = iter(parts.grade(pairs))
-        return [
-            Group(prompt, samples, tuple(next(scores) for _ in samples))
-            for prompt, samples in zip(prompts, rollouts, strict=True)
-        ]

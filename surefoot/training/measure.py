@@ -3,52 +3,93 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from surefoot.evaluation.evaluate import is_right
 from surefoot.metrics import StepReport
 from surefoot.training.batch import Batch
-from surefoot.types import Finish, Group
+from surefoot.training.collect import Rollouts
+from surefoot.types import Finish, Origin, Sample, Score
 
 
-def measure_batch(groups: Sequence[Group], batch: Batch) -> StepReport:
+def measure_batch(rollouts: Rollouts, batch: Batch) -> StepReport:
     """Rewards over graded samples, lengths over all samples, groups over all groups, entropy over sampled tokens.
 
-    Components of the reward have the prefix ``component/``, so that no name of theirs can meet a metric's; each is
-    averaged over the graded samples that have it as a finite number.
+    All of these are over everything that was sampled, whatever a selection then left out; what has ``batch/`` or
+    ``advantage/`` in its name is over what the update got. Components of the reward have the prefix ``component/``, so
+    that no name of theirs can meet a metric's; each is averaged over the graded samples that have it as a finite number.
     """
     report = StepReport()
-    for sample, score in zip(batch.samples, batch.scores, strict=True):
-        report.add("reward/ungraded", not score.valid)
-        report.add("reward/no_answer", score.status == "no_answer")
-        report.add("length/mean", sample.length)
-        report.add("length/truncated", sample.finish == Finish.LENGTH)
-        # Minus the mean log-probability of sampled tokens estimates the entropy of what was sampled from.
-        report.add("rollout/entropy", -float(sample.logp_behaviour[sample.mask].sum()), sample.length)
-        if not score.valid:
-            continue
-        report.add("reward/mean", score.total)
-        for name, value in score.components.items():
-            if math.isfinite(value):
-                report.add(f"component/{name}", value)
-        right = is_right(score)
-        report.add("reward/correct", right)
-        report.add("length/right" if right else "length/wrong", sample.length)
-    for group, signal in zip(groups, batch.signal, strict=True):
-        verdicts = [is_right(score) for score in group.scores if score.valid]
-        report.add("groups/no_signal", not signal)
+    groups = rollouts.everything
+    for group in groups:
+        for sample, score in zip(group.samples, group.scores, strict=True):
+            _measure_sample(sample, score, report)
+    for group in groups:
+        valid = [score for score in group.scores if score.valid]
+        verdicts = [is_right(score) for score in valid]
+        report.add("groups/no_signal", len({score.total for score in valid}) < 2)
         report.add("groups/all_right", bool(verdicts) and all(verdicts))
         report.add("groups/all_wrong", bool(verdicts) and not any(verdicts))
-    rewards = np.array([score.total for score in batch.scores if score.valid])
+        if group.greedy is not None and group.greedy.valid:
+            report.add("reward/greedy", group.greedy.total)
+    rewards = np.array([score.total for group in groups for score in group.scores if score.valid])
     if len(rewards):
         report.add("reward/std", float(rewards.std()))
-    report.total("batch/rows", len(batch.samples))
-    report.total("batch/rows_kept", int(batch.kept.sum()))
-    report.total("batch/rows_with_advantage", int((batch.advantage != 0).sum()))
-    report.add("advantage/abs_mean", float(np.abs(batch.advantage).sum()), int(batch.kept.sum()))
+    _measure_update(batch, report)
+    report.total("rollout/rounds", rollouts.rounds)
+    report.total("batch/groups_sampled", len(groups))
+    report.total("batch/groups", len(rollouts.groups))
     return report
+
+
+def _measure_sample(sample: Sample, score: Score, report: StepReport) -> None:
+    cut = sample.finish == Finish.LENGTH
+    report.add("reward/ungraded", not score.valid)
+    report.add("reward/no_answer", score.status == "no_answer")
+    report.add("length/mean", sample.length)
+    report.add("length/truncated", cut)
+    report.add("length/interrupted", bool((sample.origin == Origin.INJECTED).any()))
+    report.total("tokens/generated", sample.length)
+    # Minus the mean log-probability of sampled tokens estimates the entropy of what was sampled from.
+    logp = sample.logp_behaviour[sample.mask]
+    logp = logp[np.isfinite(logp)]
+    report.add("rollout/entropy", -float(logp.sum()), len(logp))
+    if not score.valid:
+        return
+    report.add("reward/mean", score.total)
+    report.add("reward/steps", len(score.steps))
+    for name, value in score.components.items():
+        if math.isfinite(value):
+            report.add(f"component/{name}", value)
+    right = is_right(score)
+    report.add("reward/correct", right)
+    report.add("length/right" if right else "length/wrong", sample.length)
+
+
+def _measure_update(batch: Batch, report: StepReport) -> None:
+    """What the update got: rows, shaped rewards and advantages."""
+    kept = batch.kept
+    report.total("batch/rows", len(batch.samples))
+    report.total("batch/rows_kept", int(kept.sum()))
+    report.total("batch/rows_with_advantage", int((batch.trained & ~batch.silent).sum()))
+    if batch.penalty is not None:
+        report.add("reward/kl_penalty", float(batch.penalty.sum()), len(batch.penalty))
+    shaped = batch.reward[kept & np.isfinite(batch.reward)]
+    report.add("reward/shaped", float(shaped.sum()), len(shaped))
+    values = (
+        batch.advantage[kept]
+        if batch.token_advantage is None
+        else np.concatenate(
+            [np.zeros(0), *(row for row, keep in zip(batch.token_advantage, kept, strict=True) if keep)]
+        )
+    )
+    # Over rows; over tokens where advantages differ within a row.
+    report.add("advantage/abs_mean", float(np.abs(values).sum()), len(values))
+    if len(values):
+        report.add("advantage/std", float(values.std()))
+        report.maximum("advantage/abs_max", float(np.abs(values).max()))
 
 
 def rounded(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -35,7 +35,7 @@ def restore(folder: RunFolder, learner: Learner, task: Task, reward: Reward, ste
     if path is None:
         folder.trim(None)
         return fresh
-    state = states.load(path, learner.policy.model, learner.optimiser)
+    state, _ = states.load(path, learner.modules(), learner.optimisers())
     for what, key in (("prompts", "task"), ("model", "model"), ("reward", "reward")):
         if getattr(state, key) != getattr(fresh, key):
             raise RunFolderError(
@@ -65,5 +65,9 @@ def store(folder: RunFolder, learner: Learner, state: RunState, config: Checkpoi
         for name in LOGS:
             sync_file(folder.path / f"{name}.jsonl")
         (folder.path / "state").mkdir(exist_ok=True)
-    states.save(folder.path / "state", state, learner.policy.model, learner.optimiser)
+    # A reference that was never reset is what the run starts from, and is made anew on a resume.
+    modules = {
+        name: module for name, module in learner.modules().items() if name != "reference" or state.reference_step
+    }
+    states.save(folder.path / "state", state, modules, learner.optimisers())
     states.prune(folder.path / "state", config.keep_last)

@@ -3,6 +3,10 @@
 A state is a folder ``state/step-000010/`` that appears by one rename, so a process killed while writing leaves at most
 a hidden neighbour that the next save clears. ``state.json`` holds the digest of each of its files and of itself; a state
 that fails them is passed over for the one before it.
+
+Weights and optimiser moments lie beside it, two files for each model that learns: ``model.safetensors`` and
+``optimiser.safetensors`` are the policy's, ``critic.safetensors`` and ``critic_optimiser.safetensors`` the critic's.
+``reference.safetensors`` is there once the reference policy is no longer the model that the run started from.
 """
 
 from __future__ import annotations
@@ -11,20 +15,22 @@ import hashlib
 import json
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
 
 from surefoot.errors import RunFolderError
 from surefoot.files import write_folder_atomic
 
-FORMAT = 1
-WEIGHTS, MOMENTS = FILES = ("model.safetensors", "optimiser.safetensors")
+FORMAT = 2
+WEIGHTS, MOMENTS = "model.safetensors", "optimiser.safetensors"  # of the policy
+OPTIONAL = frozenset({"reference"})  # what a state may lack: it then is what the run started from
 
 
 @dataclass
@@ -39,6 +45,11 @@ class RunState:
         first_entropy: entropy of the first step, for the warning about its collapse.
         best: best held-out accuracy so far, and its step.
         warned: names of warnings already given.
+        history: for each training prompt that was sampled, by its index, how many samples were graded and how many right.
+        reset_step: step of the last reset of the reference or of the optimiser; 0: there was none.
+        reference_step: step at which the reference policy was last reset; 0: it is what the run started from.
+        resets: how often there was a reset.
+        exhausted: no prompt is left to sample, so the run is over.
         task, model, reward: fingerprints of the prompts and of the model at the start, and the name of the reward: a resume
             with others is refused.
     """
@@ -51,6 +62,11 @@ class RunState:
     best: float = -1.0
     best_step: int = -1
     warned: list[str] = field(default_factory=list)
+    history: dict[str, list[int]] = field(default_factory=dict)
+    reset_step: int = 0
+    reference_step: int = 0
+    resets: int = 0
+    exhausted: bool = False
     task: str = ""
     model: str = ""
     reward: str = ""
@@ -61,18 +77,38 @@ def trainable(model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
-def save(folder: Path, state: RunState, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
-    """Write ``folder/step-...``; afterwards it is the newest state."""
-    moments, groups = _flat(optimiser)
+def save(
+    folder: Path, state: RunState, modules: Mapping[str, nn.Module], optimisers: Mapping[str, torch.optim.Optimizer]
+) -> None:
+    """Write ``folder/step-...``; afterwards it is the newest state.
+
+    Args:
+        folder: of the states.
+        state: the counters.
+        modules: whose parameters are kept, by name; ``"model"`` is the policy.
+        optimisers: whose moments and settings are kept, each under the name of its module.
+    """
 
     def fill(path: Path) -> None:
-        save_file({name: value.contiguous() for name, value in trainable(model).items()}, path / WEIGHTS)
-        save_file(moments, path / MOMENTS)
-        digests = {name: _digest(path / name) for name in FILES}
-        values = {"format": FORMAT, "files": digests, "groups": groups, **asdict(state)}
+        groups = {}
+        for name, module in modules.items():
+            save_file({key: value.contiguous() for key, value in trainable(module).items()}, path / weights_file(name))
+            if name in optimisers:
+                moments, groups[name] = _flat(optimisers[name])
+                save_file(moments, path / moments_file(name))
+        files = {file.name: _digest(file) for file in sorted(path.iterdir())}
+        values = {"format": FORMAT, "modules": list(modules), "files": files, "groups": groups, **asdict(state)}
         (path / "state.json").write_text(json.dumps({**values, "digest": _digest_of(values)}, indent=1))
 
     write_folder_atomic(folder / f"step-{state.step:06d}", fill)
+
+
+def weights_file(name: str) -> str:
+    return f"{name}.safetensors"
+
+
+def moments_file(name: str) -> str:
+    return MOMENTS if name == "model" else f"{name}_optimiser.safetensors"
 
 
 def _flat(optimiser: torch.optim.Optimizer) -> tuple[dict[str, torch.Tensor], list[dict[str, Any]]]:
@@ -117,31 +153,77 @@ def newest(folder: Path) -> Path | None:
     return None
 
 
-def load(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> RunState:
-    """Read a state into the model and the optimiser.
+def load(
+    path: Path, modules: Mapping[str, nn.Module], optimisers: Mapping[str, torch.optim.Optimizer]
+) -> tuple[RunState, frozenset[str]]:
+    """Read a state into the modules and the optimisers; none of them is touched where a part does not fit.
+
+    Args:
+        path: of the state.
+        modules: all that a state of this run may hold, by name; those in :data:`OPTIONAL` may be absent from it.
+        optimisers: by the name of their module.
+
+    Returns:
+        The counters, and the names of the modules that the state holds; the others are left as they were.
 
     Raises:
-        RunFolderError: another format, or weights of another model.
+        RunFolderError: another format, a part that the state lacks or this run does not have, a file that is not there,
+            weights of another shape.
     """
-    values: Mapping[str, Any] = json.loads((path / "state.json").read_text())
+    values: dict[str, Any] = json.loads((path / "state.json").read_text())
     if values.get("format") != FORMAT:
         raise RunFolderError(
             f"the run state {path} has format {values.get('format')}, this version reads {FORMAT}: start a new run"
         )
-    stored = load_file(path / WEIGHTS)
-    parameters = trainable(model)
-    if {name: value.shape for name, value in stored.items()} != {
-        name: value.shape for name, value in parameters.items()
-    }:
-        raise RunFolderError(
-            f"the run state {path} holds the weights of another model than model.path names: set the same one"
-        )
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(stored[name])
-    _restore_optimiser(path / MOMENTS, values["groups"], optimiser)
-    names = RunState.__dataclass_fields__
-    return RunState(**{name: value for name, value in values.items() if name in names})
+    held = frozenset(values["modules"])
+    _check_parts(path, held, modules, set(values["groups"]), optimisers, values["files"])
+    for name in held:
+        _check_shapes(path, name, modules[name])
+    for name in held:
+        stored = load_file(path / weights_file(name))
+        with torch.no_grad():
+            for key, parameter in trainable(modules[name]).items():
+                parameter.copy_(stored[key])
+        if name in optimisers:
+            _restore_optimiser(path / moments_file(name), values["groups"][name], optimisers[name])
+    fields = RunState.__dataclass_fields__
+    return RunState(**{name: value for name, value in values.items() if name in fields}), held
+
+
+def _check_parts(
+    path: Path,
+    held: Set[str],
+    modules: Mapping[str, nn.Module],
+    moments: Set[str],
+    optimisers: Mapping[str, torch.optim.Optimizer],
+    files: Iterable[str],
+) -> None:
+    """The state holds what the run needs, no more, and in files that are there."""
+    for name in sorted({*modules, *held}):
+        if name not in held and name not in OPTIONAL:
+            raise RunFolderError(
+                f"the run state {path} holds no {name} ({weights_file(name)}), which this run needs: resume with the "
+                f"configuration that it was made with, or set another 'name'"
+            )
+        if name in held and (name not in modules or (name in moments) != (name in optimisers)):
+            raise RunFolderError(
+                f"the run state {path} holds a {name}, which this run does not have or does not train: resume with the "
+                f"configuration that it was made with, or set another 'name'"
+            )
+    for file in sorted(files):
+        if not (path / file).is_file():
+            raise RunFolderError(
+                f"the run state {path} lacks its file {file}: restore it, or remove the state to go on from the one before"
+            )
+
+
+def _check_shapes(path: Path, name: str, module: nn.Module) -> None:
+    with safe_open(path / weights_file(name), framework="pt") as weights:
+        stored = {key: tuple(weights.get_slice(key).get_shape()) for key in weights.keys()}  # noqa: SIM118
+    if stored != {key: tuple(value.shape) for key, value in trainable(module).items()}:
+        keys = "critic.kind, critic.path and model.path name" if name == "critic" else "model.path names"
+        what = "another critic" if name == "critic" else "another model"
+        raise RunFolderError(f"the run state {path} holds the weights of {what} than {keys}: set the same one")
 
 
 def _states(folder: Path) -> list[Path]:
@@ -155,7 +237,7 @@ def _damage(path: Path) -> str | None:
         values = json.loads((path / "state.json").read_text())
         if values.pop("digest") != _digest_of(values):
             return "state.json does not match its digest"
-        wrong = [name for name in FILES if _digest(path / name) != values["files"][name]]
+        wrong = [name for name, digest in values["files"].items() if _digest(path / name) != digest]
     except Exception as error:  # whatever a damaged file makes the reader raise
         return f"{type(error).__name__}: {error}"
     return f"{wrong[0]} does not match its digest" if wrong else None

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from surefoot.algorithms.algorithm import Algorithm
 from surefoot.algorithms.loss import policy_loss
-from surefoot.algorithms.tokens import RewardTable, Tokens
+from surefoot.algorithms.table import RewardTable
+from surefoot.algorithms.tokens import Tokens
 from surefoot.types import Totals
 
 CASES: dict[str, dict[str, Any]] = {

@@ -12,11 +12,11 @@ import torch
 from surefoot.algorithms import advantages, aggregation, correction, ratios, trust
 from surefoot.algorithms.algorithm import Algorithm
 from surefoot.algorithms.decoupled import conditioned, decoupled
+from surefoot.algorithms.divergence import binary_divergence, divergence_mask
 from surefoot.algorithms.likelihood import maximum_likelihood
 from surefoot.algorithms.presets import PRESETS
 from surefoot.algorithms.selection import drop_no_signal
-from surefoot.algorithms.tokens import RewardTable
-from surefoot.algorithms.trust import binary_divergence
+from surefoot.algorithms.table import RewardTable
 from surefoot.errors import AlgorithmError
 from tests.algorithms.harness import CASES, Rows, table, tensor
 from tests.algorithms.test_algorithms_golden import check, clipped_tokens, close
@@ -136,7 +136,7 @@ def test_divergence_frees_rare_tokens_and_holds_dominant_ones() -> None:
     rows = Rows([[1.0]] * 4)
     for sign, key in ((1.0, "pos"), (-1.0, "neg")):
         tokens = rows.tokens(pi.log()[:, None], [sign] * 4, logp_behaviour=mu.log()[:, None])
-        shares = trust.divergence_mask.shares
+        shares = divergence_mask.shares
         assert shares is not None
         masked = shares(tokens, pi / mu, measure="tv", delta=0.15)["masked"]
         assert masked.tolist() == case["expected"][f"dppo_masked_if_A_{key}"]
@@ -362,7 +362,7 @@ def test_an_uncapped_truncation_is_the_unclipped_objective_and_full_trust_masks_
         ratio=ratios.token(anchor="behaviour"), trust=trust.unclipped(), aggregation=aggregation.token_mean()
     )
     _, want = rows.loss(base, *arguments, **streams)
-    for part in (trust.truncated_score(high=math.inf), trust.divergence_mask(measure="tv", delta=1.0)):
+    for part in (trust.truncated_score(high=math.inf), divergence_mask(measure="tv", delta=1.0)):
         _, have = rows.loss(base.but(trust=part), *arguments, **streams)
         close(have, want)
     _, same = rows.loss(

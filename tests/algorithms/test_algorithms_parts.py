@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from torch import Tensor
@@ -74,11 +76,11 @@ def test_contradictions_are_refused_with_the_way_out(changes: dict[str, object],
 
 def test_group_baseline_needs_a_group() -> None:
     for name, preset in PRESETS.items():
-        if "group" in preset.advantage.kind.traits:
+        if any("group" in preset.parts[slot].kind.traits for slot in ("advantage", "selection", "shaping")):
             with pytest.raises(AlgorithmError, match=r"train\.group_size"):
                 preset.check(group_size=1)
         else:
-            assert name.startswith("reinforce")
+            assert name.startswith("reinforce") or name in ("remax", "ppo")
             preset.check(group_size=1)
 
 
@@ -87,13 +89,14 @@ def test_the_card_is_made_of_the_parts_that_run(name: str) -> None:
     preset = PRESETS[name]
     text = preset.explain()
     assert text.startswith(f"# {name}\n")
-    assert preset.advantage.text in text
-    assert preset.trust.text in text
+    said = " ".join(text.split())  # long lines are broken
+    assert " ".join(preset.advantage.text.split()) in said
+    assert " ".join(preset.trust.text.split()) in said
     if preset.ancestor:
         assert f"From **{preset.ancestor}**" in text
         assert preset.ancestor in PRESETS
     assert "arXiv" in text or "1992" in text
-    assert "{" not in text.split("```")[1], "a number was not filled in"
+    assert not re.search(r"\{\w*(:\w+)?\}", text.split("```")[1]), "a number was not filled in"
 
 
 def test_numbers_reach_the_card_and_the_loss() -> None:
@@ -113,7 +116,7 @@ def test_every_documented_kind_has_an_equation_and_a_reason() -> None:
             if kind.name.startswith("example"):
                 continue
             assert kind.doc, f"{slot} {kind.name} has no docstring"
-            assert kind.name == "none" or kind().text.strip()
+            assert "idle" in kind.traits or kind().text.strip()
 
 
 def test_a_new_surrogate_is_a_decorated_function() -> None:

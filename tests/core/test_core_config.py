@@ -81,8 +81,8 @@ def test_words_of_the_command_line_are_toml_values_or_text(text: str, value: obj
     ("values", "expected"),
     [
         ({"stepz": 1}, "unknown key 'stepz'. Did you mean 'steps'?"),
-        ({"inner": {"lrr": 1}}, "unknown key 'inner.lrr'. Did you mean 'inner.lr'?"),
-        ({"lr": 1}, "unknown key 'lr'. Did you mean 'inner.lr'?"),
+        ({"inner": {"lrr": 1}}, "unknown key 'inner.lrr'. Did you mean 'inner.lr' or 'other.lr'?"),
+        ({"lr": 1}, "unknown key 'lr'. Did you mean 'inner.lr' or 'other.lr'?"),
         ({"other": {"nams": []}}, "unknown key 'other.nams'. Did you mean 'other.names'?"),
         ({"steps": "many"}, "steps = 'many': input should be a valid integer"),
         ({"inner": {"lr": -1}}, "inner.lr = -1: input should be greater than or equal to 0"),
@@ -184,7 +184,7 @@ def test_the_numbers_of_a_part_may_be_infinite() -> None:
 def test_a_part_whose_name_is_a_number_and_a_rate_in_the_wrong_table() -> None:
     with pytest.raises(SurefootError, match=r"algorithm.trust = '?3'? is not known"):
         load(RunConfig, [], {"algorithm.trust": {"kind": 3}})
-    with pytest.raises(ConfigError, match=r"'train.lr'. Did you mean 'optimiser.lr'\?"):
+    with pytest.raises(ConfigError, match=r"'train.lr'. Did you mean 'critic.lr' or 'optimiser.lr'\?"):
         load(RunConfig, [], {"train.lr": 1})
     with pytest.raises(ConfigError, match=r"model = 'gpt2': input should be a table: write \[model\] path = 'gpt2'"):
         validate(RunConfig, {"model": "gpt2"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -66,6 +67,45 @@ def test_dtypes_are_those_of_the_documentation() -> None:
     assert made.temperature.tolist() == [1.0, np.float32(0.7)]
 
 
+def test_forced_tokens_have_no_circumstances() -> None:
+    """Three tokens of thinking, a phrase of two that was forced, an answer of two."""
+    injected = np.array([False, False, False, True, True, False, False])
+    made = Sample.of(
+        np.array([8, 9]),
+        np.arange(7),
+        prompt_id="p",
+        logp=np.arange(-7.0, 0.0),
+        kept_logmass=np.full(7, -0.5),
+        temperature=0.7,
+        version=3,
+        injected=injected,
+        top_ids=np.arange(14).reshape(7, 2),
+        top_logp=np.full((7, 2), -2.0),
+    )
+    assert made.mask[2:].tolist() == [True, True, True, False, False, True, True]
+    assert made.origin.tolist() == [Origin.PROMPT] * 2 + [Origin.POLICY] * 3 + [Origin.INJECTED] * 2 + [Origin.POLICY] * 2
+    assert (made.length, made.prompt_length, len(made)) == (5, 2, 9)
+    assert made.ids.tolist() == [8, 9, 0, 1, 2, 3, 4, 5, 6]
+    assert made.logp_behaviour.tolist() == [0, 0, -7, -6, -5, 0, 0, -2, -1]
+    assert made.version.tolist() == [-1, -1, 3, 3, 3, -1, -1, 3, 3]
+    temperature, kept = np.float32(0.7), np.float32(-0.5)
+    assert made.temperature.tolist() == [1, 1, temperature, temperature, temperature, 1, 1, temperature, temperature]
+    assert made.kept_logmass.tolist() == [0, 0, kept, kept, kept, 0, 0, kept, kept]
+    assert made.top_ids is not None and made.top_logp is not None
+    assert made.top_ids[~made.mask].tolist() == [[0, 0]] * 4 and (made.top_logp[~made.mask] == -np.inf).all()
+    assert made.top_ids[made.mask].tolist() == [[0, 1], [2, 3], [4, 5], [10, 11], [12, 13]]
+    assert (made.top_logp[made.mask] == -2).all()
+    assert (made.top_ids.dtype, made.top_logp.dtype) == (np.int32, np.float32)
+
+
+def test_the_likeliest_tokens_have_one_row_for_each_token() -> None:
+    ids, logp = np.zeros((5, 3), np.int32), np.zeros((5, 3), np.float32)
+    assert replace(sample(), top_ids=ids, top_logp=logp).top_ids is ids
+    for wrong in ((ids, None), (None, logp), (ids[:4], logp[:4]), (ids, logp[:, :2]), (ids[:, 0], logp[:, 0])):
+        with pytest.raises(ValueError, match=r"p/0: top_ids and top_logp have the shapes .*: expected \(5, K\) for both"):
+            replace(sample(), top_ids=wrong[0], top_logp=wrong[1])
+
+
 @pytest.mark.parametrize(
     ("score", "valid"),
     [
@@ -106,9 +146,14 @@ def test_packed_moves_whole_and_knows_its_lengths() -> None:
         loss_tokens=n,
         group_tokens=n,
         sample_index=n.long(),
+        weight=n,
     )
     moved = packed.to("meta")
-    assert all(getattr(moved, name).device.type == "meta" for name in Packed.__dataclass_fields__)
+    assert (moved.top_ids, moved.top_logp_behaviour) == (None, None)
+    for name in set(Packed.__dataclass_fields__) - {"top_ids", "top_logp_behaviour"}:
+        assert getattr(moved, name).device.type == "meta"
+    full = replace(packed, top_ids=torch.zeros(5, 2), top_logp_behaviour=torch.zeros(5, 2)).to("meta")
+    assert all(getattr(full, name).device.type == "meta" for name in Packed.__dataclass_fields__)
     assert (packed.sequences, packed.lengths.tolist()) == (2, [2, 3])
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from surefoot.policy.config import ModelConfig
 from surefoot.policy.loading import Policy
@@ -53,6 +55,34 @@ NO_PACKING = {
 }
 
 
+class Largest(TorchDispatchMode):
+    """Records the largest tensor that any operation returns."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.numbers = max(
+            [self.numbers, *(leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor))]
+        )
+        return result
+
+
+class OddHead(transformers.LlamaForCausalLM):
+    """Logits that no recipe describes."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        output = super().forward(*args, **kwargs)
+        output.logits = output.logits + torch.sin(3 * output.logits)
+        return output
+
+
+def odd_head() -> OddHead:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return OddHead(transformers.LlamaConfig(**COMMON | {"initializer_range": 0.3})).eval()
+
+
 class Words:
     """As much of a tokenizer as a policy without text needs."""
 
@@ -78,8 +108,8 @@ def build(name: str, dtype: torch.dtype = torch.float32) -> Any:
     return model.to(dtype).eval()
 
 
-def policy_of(model: Any, chunk: int = 1024) -> Policy:
-    return Policy(model, Words(), ModelConfig(logprob_chunk=chunk), torch.device("cpu"))
+def policy_of(model: Any, chunk: int = 1024, **options: Any) -> Policy:
+    return Policy(model, Words(), ModelConfig(logprob_chunk=chunk, **options), torch.device("cpu"))
 
 
 def some_samples(

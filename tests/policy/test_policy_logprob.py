@@ -9,9 +9,18 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from policy_models import BUILDERS, COMMON, VOCABULARY, build, packed_of, plain_logprobs, policy_of, some_samples
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from policy_models import (
+    BUILDERS,
+    COMMON,
+    VOCABULARY,
+    Largest,
+    build,
+    odd_head,
+    packed_of,
+    plain_logprobs,
+    policy_of,
+    some_samples,
+)
 
 from surefoot.policy.head import Head
 from surefoot.policy.logprob import chunked_logprobs, token_logprobs
@@ -100,7 +109,7 @@ def test_impossible_tokens_leave_the_entropy_finite() -> None:
     with torch.no_grad():
         linear.bias[3:] = -float("inf")
     hidden = torch.randn(5, 4, requires_grad=True)
-    logp, entropy = chunked_logprobs(hidden, Head(linear), torch.zeros(5, dtype=torch.long), torch.ones(5), 2)
+    logp, entropy, _ = chunked_logprobs(hidden, Head(linear), torch.zeros(5, dtype=torch.long), torch.ones(5), 2)
     logp.sum().backward()
     assert entropy is not None and entropy.isfinite().all() and (entropy <= np.log(3) + 1e-6).all()
     assert hidden.grad is not None and hidden.grad.isfinite().all()
@@ -151,19 +160,6 @@ def test_the_order_of_the_samples_changes_no_value() -> None:
     torch.testing.assert_close(torch.cat(forth.split(sizes)[::-1]), back, atol=1e-6, rtol=1e-6)
 
 
-class Largest(TorchDispatchMode):
-    """Records the largest tensor that any operation returns."""
-
-    numbers = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        self.numbers = max(
-            [self.numbers, *(leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor))]
-        )
-        return result
-
-
 def test_tokens_times_vocabulary_is_never_held() -> None:
     vocabulary, chunk = 5000, 64
     config = transformers.LlamaConfig(**COMMON | {"vocab_size": vocabulary})
@@ -196,18 +192,8 @@ def test_a_frozen_head_gets_no_gradient() -> None:
     assert model.model.layers[0].mlp.up_proj.weight.grad.abs().sum() > 0
 
 
-class OddHead(transformers.LlamaForCausalLM):
-    """Logits that no recipe describes."""
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        output = super().forward(*args, **kwargs)
-        output.logits = output.logits + torch.sin(3 * output.logits)
-        return output
-
-
 def test_a_head_of_its_own_is_noticed_and_obeyed() -> None:
-    torch.manual_seed(0)
-    model = OddHead(transformers.LlamaConfig(**COMMON | {"initializer_range": 0.3})).double().eval()
+    model = odd_head().double()
     samples = some_samples(temperature=0.6, kept_logmass=-0.2)
     policy = policy_of(model, 20)
     with pytest.warns(UserWarning, match="OddHead makes its logits in a way of its own"):

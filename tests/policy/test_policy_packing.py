@@ -68,7 +68,9 @@ def test_rows_of_similar_length_lie_together_and_the_order_is_fixed() -> None:
 
     assert [packed.sample_index.tolist() for packed in packs()] == [[1, 5], [3, 0], [2, 4, 6]]
     for one, two in zip(packs(), packs(), strict=True):
-        assert all(torch.equal(getattr(one, name), getattr(two, name)) for name in one.__dataclass_fields__)
+        for name in one.__dataclass_fields__:
+            left, right = getattr(one, name), getattr(two, name)
+            assert left is right is None or torch.equal(left, right)
 
 
 def test_an_empty_completion_is_in_no_denominator() -> None:
@@ -100,6 +102,79 @@ def test_only_policy_tokens_are_in_the_loss_whoever_else_wrote() -> None:
     assert packed.advantage.nonzero().squeeze(1).tolist() == [3, 6, 8]
 
 
+def test_weights_lie_beside_their_tokens_and_are_one_elsewhere() -> None:
+    samples = some_samples(((2, 3), (1, 2)))
+    group, totals = [0, 1], count(samples, [0, 1], 1.0)
+    (packed,) = pack(samples, [1.0, 1.0], group, totals, max_tokens=99, order="given")
+    assert packed.weight.dtype == torch.float32 and packed.weight.tolist() == [1.0] * 8
+    given = [np.array([9.0, 9.0, 0.25, 0.0, 2.0]), 0.5]
+    (packed,) = pack(samples, [1.0, 1.0], group, totals, max_tokens=99, order="given", weight=given)
+    assert packed.weight.tolist() == [1.0, 1.0, 0.25, 0.0, 2.0, 1.0, 0.5, 0.5]
+    parts = pack(samples, [1.0, 1.0], group, totals, max_tokens=5, weight=given)  # each row a micro-batch of its own
+    assert [part.weight.tolist() for part in parts] == [[1.0, 1.0, 0.25, 0.0, 2.0], [1.0, 0.5, 0.5]]
+
+
+def with_tops(samples: list[Sample], k: int) -> list[Sample]:
+    """Each sample with K ids and log-probabilities of its own at every place."""
+    made = []
+    for number, sample in enumerate(samples):
+        places = np.arange(len(sample) * k).reshape(len(sample), k)
+        made.append(replace(sample, top_ids=(places + 1000 * number).astype(np.int32), top_logp=-places.astype("f4")))
+    return made
+
+
+@pytest.mark.parametrize("limit", [4, 12, 1000])
+def test_the_likeliest_tokens_lie_beside_the_tokens_of_their_sample(limit: int) -> None:
+    samples = with_tops(some_samples(), 3)
+    group = list(range(len(samples)))
+    seen = 0
+    for packed in pack(samples, [1.0] * len(samples), group, count(samples, group, 1.0), max_tokens=limit):
+        assert packed.top_ids is not None and packed.top_logp_behaviour is not None
+        assert (packed.top_ids.dtype, packed.top_logp_behaviour.dtype) == (torch.int64, torch.float32)
+        for row, index in enumerate(packed.sample_index.tolist()):
+            part = slice(int(packed.seq_start[row]), int(packed.seq_start[row + 1]))
+            assert packed.top_ids[part].tolist() == samples[index].top_ids.tolist()
+            assert packed.top_logp_behaviour[part].tolist() == samples[index].top_logp.tolist()
+            seen += 1
+    assert seen == 5  # the sixth has an empty completion
+
+
+def test_samples_without_likeliest_tokens_have_none_packed() -> None:
+    (packed,) = pack(some_samples(((2, 3),)), [1.0], [0], count(some_samples(((2, 3),)), [0], 1.0), max_tokens=99)
+    assert packed.top_ids is packed.top_logp_behaviour is None
+    assert packed.to("cpu").top_ids is None
+
+
+def test_likeliest_tokens_are_all_there_or_none_and_of_one_number() -> None:
+    samples = some_samples(((2, 3), (2, 4), (2, 0)))
+    totals = count(samples, [0, 1, 2], 1.0)
+    three, two = with_tops(samples, 3), with_tops(samples, 2)
+
+    def pack_all(*chosen: Sample) -> list[Packed]:
+        return pack(chosen, [1.0] * 3, [0, 1, 2], totals, max_tokens=99)
+
+    with pytest.raises(ValueError, match=r"sample p0/0 has 3, sample p1/1 has none; sample all of them with one Samp"):
+        pack_all(three[0], samples[1], three[2])
+    with pytest.raises(ValueError, match=r"sample p0/0 has 2, sample p1/1 has 3"):
+        pack_all(two[0], three[1], three[2])
+    assert len(pack_all(three[0], three[1], samples[2])) == 1  # an empty completion has no tokens to differ in
+
+
+@pytest.mark.parametrize("reported", [-np.inf, np.nan, np.inf])
+def test_what_another_engine_reports_is_carried_as_it_is(reported: float) -> None:
+    """Whether a token without a usable log-probability counts is for the loss to decide, which also counts them."""
+    (sample,) = with_tops(some_samples(((2, 4),)), 2)
+    logp, top_logp = sample.logp_behaviour.copy(), sample.top_logp.copy()
+    logp[3], top_logp[4, 1] = reported, reported
+    sample = replace(sample, logp_behaviour=logp, top_logp=top_logp)
+    (packed,) = pack([sample], [1.0], [0], count([sample], [0], 1.0), max_tokens=99)
+    np.testing.assert_array_equal(packed.logp_behaviour.numpy(), logp)
+    np.testing.assert_array_equal(packed.top_logp_behaviour.numpy(), top_logp)
+    assert int(packed.mask.sum()) == 4
+    found = token_logprobs(policy_of(build("llama")), packed)
+    assert found.logp.isfinite().all()
+
+
 def test_what_cannot_be_trained_on_is_refused() -> None:
     samples = some_samples(((2, 3), (2, 3)))
     totals = count(samples, [0, 1], 1.0)
@@ -109,6 +184,12 @@ def test_what_cannot_be_trained_on_is_refused() -> None:
         pack(samples, [float("nan"), 1.0], [0, 1], totals, max_tokens=99)
     with pytest.raises(ValueError, match=r"p0/0: advantage of shape \(3,\) for 5 tokens"):
         pack(samples, [np.ones(3), np.ones(5)], [0, 1], totals, max_tokens=99)
+    with pytest.raises(ValueError, match="p1/1: its weight is not finite"):
+        pack(samples, [1.0, 1.0], [0, 1], totals, max_tokens=99, weight=[1.0, float("inf")])
+    with pytest.raises(ValueError, match=r"p0/0: weight of shape \(4,\) for 5 tokens"):
+        pack(samples, [1.0, 1.0], [0, 1], totals, max_tokens=99, weight=[np.ones(4), np.ones(5)])
+    with pytest.raises(ValueError, match="weight has 3 entries"):
+        pack(samples, [1.0, 1.0], [0, 1], totals, max_tokens=99, weight=[1.0] * 3)
     with pytest.raises(ValueError, match="advantage has 1 entries"):
         pack(samples, [1.0], [0, 1], totals, max_tokens=99)
     with pytest.raises(ValueError, match="group has 3 entries"):

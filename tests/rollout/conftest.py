@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -12,8 +12,13 @@ import torch
 import transformers
 from transformers import PreTrainedModel
 
+from surefoot.policy.config import ModelConfig
+from surefoot.policy.logprob import TokenLogprobs, token_logprobs
+from surefoot.policy.packing import count, pack
+from surefoot.policy.policy import Policy
 from surefoot.rollout.engine import Request, Sampling
 from surefoot.seeds import derive
+from surefoot.types import Packed, Sample
 
 VOCABULARY = 71
 SHORT = Sampling(max_new_tokens=16)
@@ -91,5 +96,25 @@ def plain_logp() -> Callable[..., np.ndarray]:
             logits = model(input_ids=torch.from_numpy(ids)[None], use_cache=False).logits[0].double() / temperature
         logp = torch.log_softmax(logits, dim=-1)[:-1].gather(-1, torch.from_numpy(ids)[1:, None]).squeeze(-1)
         return np.concatenate([[np.nan], logp.numpy()])
+
+    return compute
+
+
+@pytest.fixture
+def trained() -> Callable[..., tuple[Packed, TokenLogprobs]]:
+    """All samples in one micro-batch, and what the trainer finds for their loss tokens on the model as it is."""
+
+    def compute(
+        model: PreTrainedModel, groups: Sequence[Sequence[Sample]], *, head_float32: bool = False, layout: Any = "right"
+    ) -> tuple[Packed, TokenLogprobs]:
+        samples = [sample for group in groups for sample in group]
+        numbers = list(range(len(samples)))
+        totals = count(samples, numbers, 1.0)
+        [packed] = pack(samples, [1.0] * len(samples), numbers, totals, max_tokens=10**9, order="given")
+        config = ModelConfig(head_float32=head_float32, logprob_chunk=50)
+        top_ids = None if packed.top_ids is None else packed.top_ids[packed.mask]
+        with torch.no_grad():
+            policy = Policy(model, None, config, torch.device("cpu"))
+            return packed, token_logprobs(policy, packed, layout=layout, top_ids=top_ids)
 
     return compute

@@ -31,6 +31,7 @@ LEARNS = {
 }
 GREEDY_OFF = {"evaluation": {"temperature": 1.0, "samples": 4}}
 GRADED = {"grade": "verifier"}
+PPO = {"algorithm": {"preset": "ppo"}, "critic": {"lr": 1e-2}}
 
 # key: (what to look at, changed value, further base options)
 RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
@@ -39,6 +40,7 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "seed": ("metrics", 1, {}),
     "model.path": ("parameters", "<other model>", {}),
     "model.dtype": ("dtype", "bfloat16", {}),
+    "model.head_float32": ("metrics", True, {"model": {"dtype": "bfloat16"}}),
     "model.device": ("error", "cuda:63", {}),
     "model.seed": ("metrics", 1, {}),
     "model.logprob_chunk": ("logit_rows", 3, {}),
@@ -74,6 +76,14 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "rollout.stop": ("finishes", ["1", "2", "3", "a", "b", "c", "d", "e", "f"], {"rollout": {"max_new_tokens": 20}}),
     "algorithm.preset": ("weights", "dr_grpo", {}),
     "algorithm.name": ("card", "mine", {}),
+    "algorithm.prompts": ("samples", "prioritised", {"train": {"steps": 3}}),
+    "algorithm.head": ("metrics", "float32", {"model": {"dtype": "bfloat16"}}),
+    "algorithm.interruption": ("samples", {"kind": "force_answer", "share": 0.3, "phrase": "=", "close": ""}, {}),
+    "algorithm.truncated": ("metrics", "mask_loss", {"rollout": {"max_new_tokens": 30}}),
+    "algorithm.shaping": ("metrics", {"kind": "soft_overlong", "share": 0.9}, {"rollout": {"max_new_tokens": 30}}),
+    "algorithm.weights": ("metrics", "high_entropy", {}),
+    "algorithm.value": ("metrics", {"clip": 1e-6}, PPO | {"train": {"epochs": 2}}),
+    "algorithm.reset": ("weights", {"kind": "every", "steps": 1, "reference": False}, {}),
     "algorithm.selection": ("kept", "drop_no_signal", {"reward": "equal"}),
     "algorithm.advantage": ("weights", "leave_one_out", {}),
     "algorithm.ratio": ("metrics", {"anchor": "behaviour"}, {}),
@@ -97,6 +107,11 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "optimiser.eps": ("weights", 1e-2, {}),
     "optimiser.weight_decay": ("weights", 0.5, {}),
     "optimiser.max_grad_norm": ("weights", 1e-4, {"optimiser": {"eps": 1e-3}}),
+    "critic.kind": ("metrics", "head", PPO),
+    "critic.path": ("metrics", "<third model>", PPO),
+    "critic.lr": ("metrics", 1e-3, PPO),
+    "critic.max_grad_norm": ("metrics", 1e-9, PPO),
+    "critic.warmup_steps": ("updates", 1, PPO),
     "evaluation.every": ("evaluations", 2, {}),
     "evaluation.problems": ("evaluations", 3, {}),
     "evaluation.samples": ("evaluations", 2, GREEDY_OFF),
@@ -111,6 +126,7 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "track.wandb": ("tracked", True, {}),
     "track.trackio": ("tracked", True, {}),
     "track.project": ("tracked", "mine", {"track": {"wandb": True}}),
+    "track.policy_grad_norm": ("metrics", 1, {"algorithm": {"preset": "grpo"}}),
     "track.samples_per_step": ("samples", 0, {}),
     "health.truncated_above": ("warnings", 0.0, {"health": {"truncated_above": 1.0}}),
     "health.entropy_below": ("warnings", 2.0, {}),
@@ -130,6 +146,10 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
     folder = tmp_path_factory.mktemp("material")
     policy = load_policy(ModelConfig())
+    with torch.no_grad():
+        for parameter in policy.model.parameters():
+            parameter.mul_(1.5)
+    save_policy(policy, folder / "third")
     policy.model.resize_token_embeddings(len(policy.tokenizer) + 40)
     save_policy(policy, folder / "model")
     for name, sign in (("file", "+"), ("other file", "-")):
@@ -137,6 +157,7 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return {
         "<other model>": str(folder / "model"),
+        "<third model>": str(folder / "third"),
         "<file>": str(folder / "file.jsonl"),
         "<other file>": str(folder / "other file.jsonl"),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,19 @@ from surefoot.config import merge
 from surefoot.policy.loading import load_policy
 from surefoot.training import learner as learner_module
 from surefoot.training.clock import Clock
-from surefoot.training.learner import Learner
-from surefoot.training.optimiser import make_optimiser
+from surefoot.training.loop import make_learner
 from surefoot.training.state import RunState
-from surefoot.types import Finish, Group, Prompt, Sample, Score, Status
+from surefoot.types import Finish, Group, Origin, Prompt, Sample, Score, Status, StepScore
 from tests.training.tiny import tiny
 
 
+# What keeps an update from depending on rewards alone: taken out where a test says which rows have a gradient.
+PLAIN = {"kl": "none", "reset": "never", "selection": "keep", "shaping": "none"}
+
+
 def score(total: float, style: float) -> Score:
-    """Rewards between 0 and 1, with named parts, so that every preset takes them."""
-    return Score(total, {"accuracy": total, "style": style})
+    """Rewards between 0 and 1, with named parts and a step, so that every preset takes them."""
+    return Score(total, {"accuracy": total, "style": style}, correct=total > 0.5, steps=(StepScore(1, total, token=0),))
 
 
 def make_groups(
@@ -41,21 +45,34 @@ def make_groups(
         for k in range(size):
             completion = rng.integers(3, 60, size=rng.integers(1, 12))
             completion[-1] = policy.tokenizer.eos_token_id
-            logp = plain_logp(policy, prompt_ids, completion)
-            samples.append(
-                Sample.of(prompt_ids, completion, prompt_id=f"p{g}", sample_id=k, logp=logp, finish=Finish.STOP)
-            )
-        scores = tuple(score(float(rng.random()), float(rng.random())) for _ in samples)
-        groups.append(Group(Prompt(f"p{g}", "?"), tuple(samples), scores))
+            samples.append(make_sample(policy, prompt_ids, completion, f"p{g}", k))
+        scores = [score(float(rng.random()), float(rng.random())) for _ in samples]
+        scores[0] = score(0.9 - 0.01 * g, 0.3)
+        scores[-1] = score(0.1 + 0.01 * g, 0.7)
+        groups.append(Group(Prompt(f"p{g}", "?"), tuple(samples), tuple(scores), greedy=score(0.4, 0.5)))
     return groups
 
 
-@torch.no_grad()
-def plain_logp(policy: Any, prompt_ids: np.ndarray, completion: np.ndarray) -> np.ndarray:
-    ids = torch.from_numpy(np.concatenate([prompt_ids, completion]))[None]
-    logits = policy.model(input_ids=ids).logits[0].log_softmax(-1)
+def make_sample(policy: Any, prompt_ids: np.ndarray, completion: np.ndarray, prompt_id: str, number: int) -> Sample:
+    """A sample as the engine makes it, its likeliest tokens included; every other one holds a token that was injected."""
     n = len(prompt_ids)
-    return logits[n - 1 : -1].gather(1, ids[0, n:, None]).squeeze(1).numpy()
+    table = plain_logp(policy, np.concatenate([prompt_ids, completion]))
+    logp = table[np.arange(n - 1, n + len(completion) - 1), completion]
+    sample = Sample.of(prompt_ids, completion, prompt_id=prompt_id, sample_id=number, logp=logp, finish=Finish.STOP)
+    ids = np.zeros((len(sample), 20), dtype=np.int32)
+    top = np.full((len(sample), 20), -np.inf, dtype=np.float32)
+    ids[n:] = np.argsort(-table[n - 1 : -1], axis=1)[:, :20]
+    top[n:] = np.take_along_axis(table[n - 1 : -1], ids[n:].astype(np.int64), axis=1)
+    origin = sample.origin.copy()
+    if number % 2 and len(completion) > 3:
+        origin[n + 1] = Origin.INJECTED
+    return replace(sample, origin=origin, top_ids=ids, top_logp=top)
+
+
+@torch.no_grad()
+def plain_logp(policy: Any, ids: np.ndarray) -> np.ndarray:
+    """[T, V], row t speaks of token t + 1."""
+    return policy.model(input_ids=torch.from_numpy(ids)[None]).logits[0].log_softmax(-1).numpy()
 
 
 def gradient(
@@ -73,8 +90,7 @@ def gradient(
         return 0.0
 
     monkeypatch.setattr(learner_module, "take_step", record)
-    reference = policy.copy() if algorithm.needs_reference else None
-    learner = Learner(policy, reference, make_optimiser(policy.model, config.optimiser), algorithm, config)
+    learner = make_learner(config, policy, algorithm)
     _, report = learner.update(groups, RunState(step=1), Clock())
     return grads[0] if grads else {}, report.means()
 
@@ -141,14 +157,15 @@ def test_skipped_rows_count_in_the_denominators(preset: str, monkeypatch: pytest
     groups = make_groups(policy)
     flat = Group(groups[1].prompt, groups[1].samples, tuple(score(1.0, 1.0) for _ in groups[1].samples))
     with_flat = [groups[0], flat, groups[2]]
-    options = {"algorithm": {"preset": preset, "kl": "none"}}
-    have, metrics = gradient(monkeypatch, with_flat, **options)
-    if "group" in PRESETS[preset].advantage.kind.traits:
+    plain = {"preset": preset} | PLAIN
+    have, metrics = gradient(monkeypatch, with_flat, algorithm=plain)
+    # Whitening by tokens moves the mean, so that no row is left at 0.
+    if "group" in PRESETS[preset].advantage.kind.traits and preset != "reinforce_pp_baseline":
         trained = sum(sample.length for group in (groups[0], groups[2]) for sample in group.samples)
         assert metrics["tokens/trained"] == trained
     # The same gradient, without the skip: a vanishing KL term keeps every row in the forward pass.
     kept, kept_metrics = gradient(
-        monkeypatch, with_flat, algorithm={"preset": preset, "kl": {"kind": "in_loss", "coef": 1e-30}}
+        monkeypatch, with_flat, algorithm=plain | {"kl": {"kind": "in_loss", "coef": 1e-30}}
     )
     same(have, kept)
     assert kept_metrics["tokens/trained"] == sum(sample.length for group in with_flat for sample in group.samples)
@@ -187,21 +204,23 @@ def test_pad_equal_to_eos_changes_nothing_and_eos_is_trained(monkeypatch: pytest
 def test_batches_with_nothing_to_learn_take_no_step(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = load_policy(tiny(Path("unused")).model)
     groups = make_groups(policy)
-    options = {"algorithm": {"preset": preset, "kl": "none"}}
+    options = {"algorithm": {"preset": preset} | PLAIN}
+    critic = PRESETS[preset].needs_critic
     invalid = [
-        Group(g.prompt, g.samples, tuple(Score.failed(Status.INVALID, "nan") for _ in g.samples)) for g in groups
+        Group(g.prompt, g.samples, tuple(Score.failed(Status.INVALID, "nan") for _ in g.samples), g.greedy) for g in groups
     ]
     # A group without a success pushes all of its samples down where the objective is the likelihood of a success.
     equal = 1.0 if preset == "maxrl" else 0.0
-    zero = [Group(g.prompt, g.samples, tuple(score(equal, 0.0) for _ in g.samples)) for g in groups]
+    zero = [Group(g.prompt, g.samples, tuple(score(equal, 0.0) for _ in g.samples), score(equal, 0.0)) for g in groups]
     empty = [
-        Group(g.prompt, tuple(Sample.of(s.ids[:3], s.ids[:0], prompt_id="e") for s in g.samples), g.scores)
+        Group(g.prompt, tuple(Sample.of(s.ids[:3], s.ids[:0], prompt_id="e") for s in g.samples), g.scores, g.greedy)
         for g in groups
     ]
     for batch in (invalid, zero, empty):
         grads, metrics = gradient(monkeypatch, batch, **options)
-        assert grads == {}
-        assert metrics.get("updates/taken", 0.0) == 0.0
+        assert not any(value.any() for value in grads.values())
+        assert critic or grads == {}
+        assert critic or metrics.get("updates/taken", 0.0) == 0.0
         assert all(np.isfinite(value) for value in metrics.values())
 
 
@@ -231,8 +250,6 @@ def test_untrusted_behaviour_tokens_have_no_gradient_and_are_counted(monkeypatch
     (group,) = make_groups(policy, (4,))
     logp = group.samples[0].logp_behaviour.copy()
     logp[-2] = -np.inf
-    from dataclasses import replace
-
     broken = replace(group.samples[0], logp_behaviour=logp)
     batch = [Group(group.prompt, (broken, *group.samples[1:]), group.scores)]
     options = {"preset": "dr_grpo", "ratio": {"anchor": "behaviour"}}

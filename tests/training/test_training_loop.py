@@ -164,17 +164,34 @@ def test_truncation_is_reported_and_no_stop_token_is_made_up(tmp_path: Path) -> 
 
 
 def test_a_collapse_of_entropy_is_reported_once() -> None:
-    config, state = tiny(Path("unused")).health, RunState()
-    assert check({"rollout/entropy": 1.0}, state, config) == []
-    assert check({"rollout/entropy": 0.11}, state, config) == []
-    ((name, text),) = check({"rollout/entropy": 0.09}, state, config)
+    state = RunState()
+    assert warned({"rollout/entropy": 1.0}, state) == []
+    assert warned({"rollout/entropy": 0.11}, state) == []
+    ((name, text),) = warned({"rollout/entropy": 0.09}, state)
     assert name == "entropy" and "0.09" in text
-    assert check({"rollout/entropy": 0.01}, state, config) == []
+    assert warned({"rollout/entropy": 0.01}, state) == []
 
 
 def test_mismatch_is_reported() -> None:
-    ((name, _),) = check({"policy/mismatch": 0.5}, RunState(), tiny(Path("unused")).health)
+    ((name, _),) = warned({"policy/mismatch": 0.5}, RunState())
     assert name == "mismatch"
+
+
+def test_what_an_algorithm_misses_is_reported() -> None:
+    metrics = {"reward/steps": 0.0, "batch/groups": 1.0, "rollout/rounds": 10.0}
+    assert warned(metrics, RunState()) == []
+    ((name, text),) = warned(metrics, RunState(), "grpo_process")
+    assert name == "steps" and "Score.steps" in text
+    assert warned(metrics | {"reward/steps": 2.0}, RunState(), "grpo_process") == []
+    ((name, text),) = warned(metrics, RunState(), "dapo")
+    assert name == "refill" and "10 rollout batches gave 1 prompts" in text
+    ((name, text),) = warned({}, RunState(step=7, exhausted=True), "scalerl")
+    assert name == "exhausted" and "step 7" in text
+
+
+def warned(metrics: dict[str, float], state: RunState, preset: str = "grpo_token") -> list[tuple[str, str]]:
+    config = tiny(Path("unused"), algorithm={"preset": preset})
+    return check(metrics, state, config, config.algorithm.build())
 
 
 def test_a_full_disk_while_saving_is_one_line_and_the_run_goes_on_from_the_last_state(

@@ -14,6 +14,7 @@ import pytest
 from surefoot.algorithms.presets import PRESETS
 from surefoot.rewards.base import Completion
 from surefoot.training.batch import make_batch
+from surefoot.training.collect import Rollouts
 from surefoot.training.loop import train
 from surefoot.training.measure import measure_batch, rounded
 from surefoot.training.records import sample_record
@@ -34,7 +35,7 @@ def metrics(scores: Sequence[Score]) -> dict[str, float]:
         Sample.of(np.array([5, 6]), np.arange(7, 9 + i), prompt_id="p", sample_id=i) for i in range(len(scores))
     )
     groups = [Group(Prompt("p", "?"), samples, tuple(scores))]
-    return rounded(measure_batch(groups, make_batch(PRESETS["grpo"], groups, {})).means())
+    return rounded(measure_batch(Rollouts(groups, [], 1), make_batch(PRESETS["grpo"], groups, {})).means())
 
 
 class Words:

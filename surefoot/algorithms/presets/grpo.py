@@ -1,48 +1,10 @@
-"""Presets: each a few lines that say what it changes in its ancestor. REINFORCE -> RLOO, GRPO -> Dr. GRPO.
-
->>> from surefoot import presets
->>> presets.grpo.but(trust={"high": 0.28}).trust
-clip(low=0.2, high=0.28)
-"""
+"""GRPO and what grew from it by changing one or two of its parts."""
 
 from __future__ import annotations
 
-from surefoot.algorithms import advantages, aggregation, correction, kl, ratios, selection, trust
+from surefoot.algorithms import advantages, aggregation, divergence, kl, ratios, returns, trust
 from surefoot.algorithms.algorithm import Algorithm
 from surefoot.algorithms.decoupled import decoupled
-from surefoot.algorithms.likelihood import maximum_likelihood
-
-reinforce = Algorithm(
-    name="reinforce",
-    paper="Williams, Simple statistical gradient-following algorithms for connectionist reinforcement learning (1992).",
-    selection=selection.keep(),
-    advantage=advantages.reward(),
-    ratio=ratios.none(),
-    trust=trust.score(),
-    aggregation=aggregation.seq_mean_token_sum(),
-    note="Unbiased for one update per batch, of high variance: every rewarded token is pushed up, no matter how easy the "
-    "prompt was. With several updates per batch the samples are off policy and nothing corrects for it.",
-)
-
-reinforce_baseline = reinforce.but(
-    name="reinforce_baseline",
-    ancestor="reinforce",
-    changes="subtracts the mean reward of the batch.",
-    advantage=advantages.batch_mean(),
-    note="Lower variance, the same expected direction. The baseline ignores how hard each prompt is.",
-)
-
-rloo = reinforce_baseline.but(
-    name="rloo",
-    paper="Ahmadian et al., Back to Basics: Revisiting REINFORCE Style Optimization for Learning from Human Feedback in "
-    "LLMs (arXiv 2402.14740).",
-    ancestor="reinforce_baseline",
-    changes="the baseline of a sample is the mean reward of the other samples of its prompt; KL in the reward.",
-    advantage=advantages.leave_one_out(),
-    kl=kl.in_reward(coef=0.05, estimator="k1"),
-    note="The baseline does not contain the sample itself, so the estimator stays unbiased. Needs groups of at least two. "
-    "Meant for one update per batch.",
-)
 
 grpo = Algorithm(
     name="grpo",
@@ -66,6 +28,15 @@ grpo_token = grpo.but(
     kl=kl.none(),
     aggregation=aggregation.token_mean(),
     note="Removes the length bias inside a row; long rows weigh more.",
+)
+
+grpo_process = grpo.but(
+    name="grpo_process",
+    ancestor="grpo",
+    changes="rewards the steps of a completion: standardised over all steps of the group, a token earns those of the steps "
+    "that end at or after it.",
+    advantage=returns.process(ddof=1, eps=1e-6),
+    note="Needs a reward that scores steps. The sum of later steps favours completions with many of them.",
 )
 
 dr_grpo = grpo.but(
@@ -122,34 +93,6 @@ gdpo = grpo.but(
     "condition the easy one on the hard one (conditions).",
 )
 
-maxrl = reinforce_baseline.but(
-    name="maxrl",
-    paper="Tajwar et al., Maximum Likelihood Reinforcement Learning (arXiv 2602.02710).",
-    ancestor="reinforce_baseline",
-    changes="weighs successes by N / K, so that the expected gradient is that of the likelihood of a right answer, cut at the "
-    "order that N samples reach.",
-    advantage=maximum_likelihood(form="control_variate", order=0),
-    note="Rewards of 0 and 1. Rare successes weigh up to N - 1: gradient clipping matters. Meant for one update per batch.",
-)
-
-dppo_tv = dr_grpo.but(
-    name="dppo_tv",
-    paper="Qi et al., Rethinking the Trust Region in LLM Reinforcement Learning (arXiv 2602.04879).",
-    ancestor="dr_grpo",
-    changes="masks tokens by the total variation from the behaviour policy instead of clipping the ratio.",
-    ratio=ratios.token(anchor="behaviour"),
-    trust=trust.divergence_mask(measure="tv", delta=0.15),
-    note="The divergence is that of the sampled token against all others, a lower bound. A large ratio with a negative advantage "
-    "is not bounded: moving back towards the behaviour policy is allowed.",
-)
-
-dppo_kl = dppo_tv.but(
-    name="dppo_kl",
-    ancestor="dppo_tv",
-    changes="measures the divergence by KL.",
-    trust=trust.divergence_mask(measure="kl", delta=0.05),
-)
-
 mgpo = grpo.but(
     name="mgpo",
     paper="Xu et al., Tiny Model, Big Logic: Diversity-Driven Optimization Elicits Large-Model Reasoning Ability in "
@@ -161,32 +104,30 @@ mgpo = grpo.but(
     note="The sharpness is not in the paper. It is no filter: groups without signal have advantage 0 anyway.",
 )
 
-decoupled_ppo = grpo_token.but(
-    name="decoupled_ppo",
-    paper="Hilton et al., Batch size-invariance for policy optimization (arXiv 2110.00641); AReaL (arXiv 2505.24298).",
-    ancestor="grpo_token",
-    changes="clips around the policy at the start of the update and weighs tokens by how that differs from the one that sampled.",
-    correction=correction.token_truncate(cap=float("inf")),
-    note="For stale or foreign rollouts. Without a cap single tokens can weigh much: set correction.cap.",
+dppo_tv = dr_grpo.but(
+    name="dppo_tv",
+    paper="Qi et al., Rethinking the Trust Region in LLM Reinforcement Learning (arXiv 2602.04879).",
+    ancestor="dr_grpo",
+    changes="masks tokens by the total variation from the behaviour policy instead of clipping the ratio.",
+    ratio=ratios.token(anchor="behaviour"),
+    trust=divergence.divergence_mask(measure="tv", delta=0.15),
+    note="The divergence is that of the sampled token against all others, a lower bound. A large ratio with a negative advantage "
+    "is not bounded: moving back towards the behaviour policy is allowed.",
 )
 
-PRESETS: dict[str, Algorithm] = {
-    preset.name: preset
-    for preset in (
-        reinforce,
-        reinforce_baseline,
-        rloo,
-        maxrl,
-        grpo,
-        grpo_token,
-        dr_grpo,
-        gspo,
-        gspo_token,
-        cispo,
-        gdpo,
-        dppo_tv,
-        dppo_kl,
-        mgpo,
-        decoupled_ppo,
-    )
-}
+dppo_kl = dppo_tv.but(
+    name="dppo_kl",
+    ancestor="dppo_tv",
+    changes="measures the divergence by KL.",
+    trust=divergence.divergence_mask(measure="kl", delta=0.05),
+)
+
+dppo_topk = dppo_tv.but(
+    name="dppo_topk",
+    ancestor="dppo_tv",
+    changes="measures the divergence over the tokens that the behaviour policy found likeliest, the sampled one, and the rest "
+    "as one.",
+    trust=divergence.divergence_topk(measure="tv", delta=0.15, k=20),
+    note="Nearer to the divergence of the whole distributions than the sampled token alone. The engine reports k tokens at "
+    "every place.",
+)

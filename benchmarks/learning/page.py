@@ -1,0 +1,133 @@
+"""The tables of docs/learning.md, put between the comments that mark their places; the rest of the page is written by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.learning.settings import CONTROL, CONTROL_PRESET, DIFFERENCES, updates_per_step
+from surefoot.algorithms.presets import PRESETS
+from surefoot.errors import DataError
+from surefoot.evaluation.intervals import Interval, mean_interval, paired_interval
+from surefoot.files import write_atomic
+
+Record = Mapping[str, Any]
+Records = Mapping[tuple[str, int], Record]
+
+# Each stands above the preset that it names; the presets come in the order in which they are registered.
+FAMILIES = {
+    "reinforce": "REINFORCE and its baselines",
+    "ppo": "PPO and REINFORCE++",
+    "grpo": "GRPO and what grew from it",
+    "dapo": "Recipes",
+    "trl_grpo": "What other libraries call GRPO",
+}
+COLUMNS = ("preset", "before", "after", "difference", "each seed after", "seeds up", "sampled", "updates", "seconds")
+EMPTY = "# Does every preset learn?\n\n<!-- results -->\n<!-- /results -->\n\n<!-- settings -->\n<!-- /settings -->\n"
+
+
+def write_page(path: Path, records: Records, shown: Sequence[str], seeds: Sequence[int]) -> None:
+    """Put the results and the settings into the page, which is made where there is none.
+
+    Args:
+        path: of the page.
+        records: of finished runs, by preset and seed.
+        shown: presets, and the control where it is wanted; one without all of its seeds is left out.
+        seeds: of each.
+
+    Raises:
+        DataError: a page without the comments between which they belong.
+    """
+    text = path.read_text(encoding="utf-8") if path.exists() else EMPTY
+    text = between(text, "results", results(records, shown, seeds))
+    text = between(text, "settings", settings(shown))
+    write_atomic(path, text)
+
+
+def between(text: str, name: str, content: str) -> str:
+    """The text with what stands between ``<!-- name -->`` and ``<!-- /name -->`` replaced."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+        raise DataError(
+            f"the page has no place for the {name}: expected one line '{begin.strip()}' and after it one line '{end}'"
+        )
+    return text[: text.index(begin) + len(begin)] + f"\n{content.strip()}\n\n" + text[text.index(end) :]
+
+
+def results(records: Records, shown: Sequence[str], seeds: Sequence[int]) -> str:
+    """The table, family by family, the control under it, and what the runs were made with."""
+    whole = {name: [records[name, seed] for seed in seeds if (name, seed) in records] for name in shown}
+    whole = {name: found for name, found in whole.items() if len(found) == len(seeds)}
+    lines = [_line(*COLUMNS), "|" + "---|" * len(COLUMNS)]
+    for name in PRESETS:
+        if name in FAMILIES:
+            lines.append(_line(f"**{FAMILIES[name]}**", *[""] * (len(COLUMNS) - 1)))
+        if name in whole:
+            lines.append(_line(*row(name, whole[name])))
+    if CONTROL in whole:
+        lines.append(_line("**A coin toss as reward**", *[""] * (len(COLUMNS) - 1)))
+        lines.append(_line(*row(CONTROL, whole[CONTROL])))
+    return "\n".join(lines) + "\n\n" + environment(records)
+
+
+def row(name: str, found: Sequence[Record]) -> tuple[str, ...]:
+    """The cells of a preset, from the records of its seeds."""
+    before, after = (right(found, when) for when in ("right_before", "right_after"))
+    ups = [paired_interval(right([one], "right_after"), right([one], "right_before")).low > 0 for one in found]
+    sampled = np.mean([one["course"]["reward/correct"] for one in found], axis=0)
+    return (
+        f"`{name}`" if name in PRESETS else f"as `{CONTROL_PRESET}`",
+        percent(mean_interval(before)),
+        percent(mean_interval(after)),
+        percent(paired_interval(after, before), signed=True),
+        ", ".join(f"{100 * np.mean(one['right_after']):.1f}" for one in found),
+        f"{sum(ups)} of {len(ups)}",
+        f"{sampled[0]:.2f} to {sampled[-1]:.2f}",
+        ", ".join(sorted({str(one["updates"]) for one in found})),
+        f"{np.mean([one['cpu_seconds'] for one in found]):.0f}",
+    )
+
+
+def right(found: Sequence[Record], when: str) -> np.ndarray:
+    """[P] float64, the share of the seeds in which each problem was answered right: seeds are no problems of their own."""
+    return np.mean([one[when] for one in found], axis=0)
+
+
+def percent(interval: Interval, signed: bool = False) -> str:
+    """In percent, or in percentage points with a sign."""
+    value, low, high = (f"{100 * number:{'+' if signed else ''}.1f}" for number in interval)
+    return f"{value} [{low}, {high}]"
+
+
+def settings(shown: Sequence[str]) -> str:
+    """What differs, preset by preset, and why."""
+    lines = [_line("preset", "setting", "why"), "|---|---|---|"]
+    for name in PRESETS:
+        if name in DIFFERENCES and name in shown:
+            given = DIFFERENCES[name].settings
+            keys = ", ".join(f"`{key} = {json.dumps(value)}`" for key, value in given.items())
+            lines.append(_line(f"`{name}`", keys, DIFFERENCES[name].reason))
+    single = [f"`{name}`" for name, preset in PRESETS.items() if name in shown and updates_per_step(preset) == 1]
+    if single:
+        lines.append(
+            _line(", ".join(single), "`train.updates_per_step = 1`", "no ratio: a second update would be uncorrected")
+        )
+    return "\n".join(lines)
+
+
+def environment(records: Records) -> str:
+    """Versions and machine of the runs; more than one line where they differ."""
+    lines = set()
+    for record in records.values():
+        made = record["environment"]
+        packages = ", ".join(f"{name} {made['packages'][name]}" for name in ("torch", "transformers", "numpy"))
+        lines.add(f"Python {made['python']}, {packages}, {made['machine']}, one thread a run.")
+    return "\n".join(sorted(lines))
+
+
+def _line(*cells: str) -> str:
+    return "| " + " | ".join(cells) + " |"

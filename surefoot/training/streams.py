@@ -1,0 +1,87 @@
+"""What is known of every loss token before the update: log-probabilities under other policies, entropies, values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from surefoot.errors import NonFiniteError
+from surefoot.policy.layout import Layout
+from surefoot.policy.logprob import token_logprobs
+from surefoot.policy.packing import pack
+from surefoot.policy.policy import Policy
+from surefoot.types import Packed, Sample, Totals
+
+RowValues = list[Tensor]
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Per-token values of the samples of a batch, a tensor [L_i] for each sample's loss tokens; None where not needed.
+
+    Attributes:
+        old: log-probabilities under the policy that starts the update.
+        entropy: of that policy's next-token distributions, in nats.
+        reference: log-probabilities under the reference policy.
+        values: the critic's predictions.
+    """
+
+    old: RowValues | None = None
+    entropy: RowValues | None = None
+    reference: RowValues | None = None
+    values: RowValues | None = None
+
+
+def row_logprobs(
+    policy: Policy, samples: Sequence[Sample], *, max_tokens: int, layout: Layout, entropy: bool = False
+) -> tuple[RowValues, RowValues | None]:
+    """Log-probabilities of each sample's loss tokens without a gradient, [L_i] each, and on demand the entropies.
+
+    Raises:
+        NonFiniteError: a log-probability is not finite.
+    """
+    empty = torch.zeros(0, device=policy.device)
+    logps, entropies = [empty] * len(samples), [empty] * len(samples)
+    totals = Totals(float("inf"), 1, 1)
+    with torch.no_grad():
+        for packed in pack(samples, [0.0] * len(samples), list(range(len(samples))), totals, max_tokens=max_tokens):
+            packed = packed.to(policy.device)
+            found = token_logprobs(policy, packed, layout=layout, entropy=entropy)
+            refuse_non_finite(found.logp, packed, policy)
+            split_rows(found.logp, packed, logps)
+            if found.entropy is not None:
+                split_rows(found.entropy, packed, entropies)
+    return logps, entropies if entropy else None
+
+
+def split_rows(value: Tensor, packed: Packed, rows: RowValues) -> None:
+    """Put the values [M] of a micro-batch's loss tokens where their samples stand in the batch."""
+    parts = value.split(packed.loss_tokens.long().tolist())
+    for i, part in zip(packed.sample_index.tolist(), parts, strict=True):
+        rows[i] = part
+
+
+def on_tokens(mask: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """[L] values of the loss tokens, spread over all T tokens of a sample with 0 elsewhere. ``mask`` is [T] bool."""
+    spread = np.zeros(len(mask))
+    spread[mask] = values
+    return spread
+
+
+def refuse_non_finite(logp: Tensor, packed: Packed, policy: Policy) -> None:
+    """Raise NonFiniteError, naming the sample and the token, where a log-probability [M] is not finite."""
+    finite = torch.isfinite(logp.detach())
+    if bool(finite.all()):
+        return
+    where = int((~finite).nonzero()[0])
+    at = int(packed.mask.nonzero()[where])
+    row = int(packed.seq_index[at])
+    token = policy.tokenizer.convert_ids_to_tokens(int(packed.ids[at]))
+    raise NonFiniteError(
+        f"the trainer's log-probability is {float(logp.detach()[where])} at token {int(packed.positions[at])} ({token!r}) of row "
+        f"{int(packed.sample_index[row])} of the batch; no step was taken: look for non-finite weights (a too high optimiser.lr)"
+    )
