@@ -1,6 +1,7 @@
 # make demo   install what the demo needs, run it            make lint     style, types and the order of the rooms
 # make test   install everything, lint, then the tests       make format   rewrite the files in the house style
 # make bench  tokens per second and peak memory              make docs     the pages that are made from the code
+# make learning   every preset on three seeds, the table of docs/learning.md
 # make clean  remove the environment and the caches           make parity   compare with TRL and verl, which it installs
 
 PYTHON ?= python3
@@ -36,6 +37,9 @@ format: setup
 
 bench: setup
 	$(BIN)/python benchmarks/throughput.py $(ARGS)
+
+learning: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.learning --page docs/learning.md $(ARGS)
 
 docs: setup
 	$(BIN)/python -m surefoot.cli.reference > docs/configuration.md

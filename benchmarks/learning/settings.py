@@ -19,7 +19,7 @@ CONTROL = "control"  # a run whose reward is a coin toss
 CONTROL_PRESET = "dr_grpo"
 UPDATES = 2
 COMMON: dict[str, Any] = {
-    "train.steps": 30,
+    "train.steps": 24,
     "train.prompts_per_step": 32,
     "train.group_size": 8,
     "optimiser.lr": 3e-4,
@@ -66,8 +66,10 @@ DIFFERENCES: dict[str, Difference] = {
         "has 81 characters, twice the budget: a line break stands for it, after 32 tokens without the sign that opens the answer",
     ),
     "kimi_k15": Difference(
-        {"task.train_size": 512},
-        "few enough problems that they come back, which drawing the unsolved ones more often is about",
+        {"optimiser.lr": 7e-5, "task.train_size": 512},
+        "an optimiser that is reset before every batch takes steps of the size of the rate in every weight, where the average of "
+        "beta1 = 0.9 shrinks noise to sqrt(0.1 / 1.9) = 0.23 of it: the rate is 0.23 of the common one. Few enough problems that "
+        "they come back, which drawing the unsolved ones more often is about",
     ),
     "prorl": Difference(
         {"evaluation.every": 2},

@@ -12,7 +12,6 @@ from surefoot.algorithms import (
     decoupled,
     divergence,
     heads,
-    divergence,
     interruption,
     kl,
     likelihood,
@@ -51,7 +50,7 @@ SLOTS = (
     "reset",
 )
 # Imported for the parts that they register.
-MORE_PARTS = (decoupled, divergence, likelihood)
+MORE_PARTS = (decoupled, divergence, likelihood, returns)
 
 
 @dataclass(frozen=True)

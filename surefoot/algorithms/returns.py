@@ -81,8 +81,8 @@ def _gae_text(*, gamma: float, lam: float, whiten: bool, ddof: int, bootstrap_tr
     step = "V_i,t+1" if gamma == 1 else f"{gamma:g} V_i,t+1"
     end = "V of the last token in rows that were cut, 0 in others" if bootstrap_truncated else "0"
     return (
-        f"A_it = {_over_tokens(total, whiten, ddof)},  d_it = R_it + {step} - V_it,  V after the last token = {end};  "
-        "R_it = r_i on the last token"
+        f"A_it = {_over_tokens(total, whiten, ddof)},  d_it = R_it + {step} - V_it,  V after the last token = {end},  "
+        f"R_it = r_i on the last token;  Ret_it = V_it + A_it{' before it is whitened' if whiten else ''}"
     )
 
 
@@ -90,9 +90,11 @@ def _gae_latex(*, gamma: float, lam: float, whiten: bool, ddof: int, bootstrap_t
     total = rf"\sum_{{k\ge 0}} {_power(gamma * lam, latex=True)}\delta_{{i,t+k}}"
     step = "V_{i,t+1}" if gamma == 1 else rf"{gamma:g}V_{{i,t+1}}"
     end = r"V_{iT_i}\,[i\text{ cut}]" if bootstrap_truncated else "0"
+    end_of_return = r"\text{ before it is whitened}" if whiten else ""
     return (
         rf"A_{{it}} = {_over_tokens_latex(total, whiten)},\; \delta_{{it}} = R_{{it}} + {step} - V_{{it}},\; "
-        rf"V_{{i,T_i+1}} = {end},\; R_{{it}} = r_i\,[t = T_i]"
+        rf"V_{{i,T_i+1}} = {end},\; R_{{it}} = r_i\,[t = T_i],\; "
+        rf"\mathrm{{Ret}}_{{it}} = V_{{it}} + A_{{it}}{end_of_return}"
     )
 
 

@@ -103,7 +103,8 @@ def make_critic(policy: Policy, config: CriticConfig) -> Critic:
         trunk = read_trunk(policy, config, saved)
     else:
         trunk = fresh_trunk(policy, config)
-    head = nn.Linear(width(policy.model if trunk is None else trunk), 1, device=policy.device, dtype=torch.float32)
+    size = width(policy.model if trunk is None else trunk)
+    head = nn.utils.skip_init(nn.Linear, size, 1, device=policy.device, dtype=torch.float32)  # draws no random numbers
     for parameter in head.parameters():
         nn.init.zeros_(parameter)
     if saved is not None:

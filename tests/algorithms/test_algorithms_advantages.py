@@ -75,6 +75,8 @@ def test_soft_mean_is_the_normaliser_of_the_optimal_policy() -> None:
     close(rows.reward - advantages.soft_mean(tau=1e9)(rows), torch.full_like(rows.reward, case["expected"]["mean"]))
     huge = table([1e4, -1e4, 0.0])
     close(advantages.soft_mean(tau=0.01)(huge), huge.reward - 1e4 + 0.01 * math.log(3), 1e-12)
+    equal = table([0.3, 0.1 * 3, 0.3 + 1e-16, 0.7], [0, 0, 0, 1])
+    assert (advantages.soft_mean(tau=0.1)(equal) == 0).all()
 
 
 @settings(max_examples=60, deadline=None)

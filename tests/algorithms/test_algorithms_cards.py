@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import re
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
+import torch
 from markdown_it import MarkdownIt
 from matplotlib.mathtext import MathTextParser
 
@@ -19,6 +21,7 @@ from surefoot.algorithms.preference_presets import PREFERENCES
 from surefoot.algorithms.presets import PRESETS, grpo, reinforce
 from surefoot.algorithms.symbols import SYMBOLS, legend
 from surefoot.errors import AlgorithmError
+from tests.algorithms.harness import Rows
 
 EVERY: list[Objective] = [*PRESETS.values(), *PREFERENCES.values()]
 every_objective = pytest.mark.parametrize("objective", EVERY, ids=lambda objective: objective.name)
@@ -256,6 +259,7 @@ def test_lines_break_where_definitions_begin() -> None:
     assert notation.lines("short,  one", 20) == ["short,  one"]
     assert notation.lines("a = b c,  b = d;  c = e", 10) == ["a = b c,", "    b = d;", "    c = e"]
     assert notation.lines("one two three four", 9) == ["one two", "    three", "    four"]
+    assert notation.lines("clip(x, 1-0.2)", 12) == ["clip(x,", "    1-0.2)"], "a minus is no hyphen"
     wide = r"A = f(a,\;b),\; " + "x" * 90 + r",\;\begin{cases}a,\;b\end{cases}"
     assert notation.latex_lines(wide) == [r"A = f(a,\;b),", "x" * 90 + ",", r"\begin{cases}a,\;b\end{cases}"]
     assert notation.latex_lines(r"a,\;b") == [r"a,\;b"]
@@ -275,6 +279,12 @@ def test_every_family_is_a_tree_without_strays(family: dict[str, Objective]) -> 
         assert [one.name for one in card.lineage(objective)] == above
         assert objective.changes or not objective.ancestor
         assert objective.paper and objective.note
+
+
+def test_a_circle_of_ancestors_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PRESETS, "rloo", PRESETS["rloo"].but(ancestor="dapo", changes="turns back."))
+    names = [one.name for one in card.lineage(PRESETS["dapo"])]
+    assert names == ["rloo", "grpo", "grpo_token", "dapo"]
 
 
 def test_no_name_is_in_two_families() -> None:
@@ -387,3 +397,24 @@ def test_symbols_are_explained_where_they_occur() -> None:
 def test_cells_and_code_hold_anything() -> None:
     assert card.cell("a | b <c> `d <e>`") == r"a \| b &lt;c> `d <e>`"
     assert card.code("a|b") == r"`a\|b`" and card.code("a`b``c") == "``` a`b``c ```"
+
+
+def test_the_surrogate_of_the_guide_is_the_one_of_the_paper() -> None:
+    """SAPO, arXiv 2511.20347: f(x) = sigmoid(tau (x - 1)) 4 / tau, tau = 1 for positive advantages and 1.05 for others."""
+    text = (Path(__file__).parents[2] / "docs" / "objectives.md").read_text(encoding="utf-8")
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "def sapo" in block]
+    assert len(code.split("@part")[1].split("\n\n\n")[0].splitlines()) <= 15
+    names: dict[str, Any] = {"__name__": "__page__"}
+    try:
+        exec(code, names)
+        rows = Rows([[1, 1, 1], [1, 1, 0]])
+        logp = torch.tensor([[-0.5, -0.4, -1.0], [-1.0, -2.0, 0.0]], dtype=torch.float64)
+        old = torch.tensor([[-0.7, -0.4, -0.2], [-1.5, -1.0, 0.0]], dtype=torch.float64)
+        loss, gradient = rows.loss(names["mine"], logp, [1.0, -1.0], logp_old=old)
+    finally:
+        REGISTRY["trust"].pop("sapo", None)
+    ratio, tau = (logp - old).exp(), torch.tensor([[1.0], [1.05]], dtype=torch.float64)
+    share = torch.tensor([[1 / 6, 1 / 6, 1 / 6], [-1 / 4, -1 / 4, 0]], dtype=torch.float64)  # A_i / (N L_i)
+    gate = torch.sigmoid(tau * (ratio - 1))
+    assert loss == pytest.approx(float(-(share * gate * 4 / tau).sum()), abs=1e-12)
+    torch.testing.assert_close(gradient, -share * 4 * gate * (1 - gate) * ratio, rtol=0, atol=1e-12)

@@ -210,6 +210,9 @@ def test_every_card_fits_into_a_terminal(name: str) -> None:
     said = " ".join(" ".join(card.equation(objective)).split())
     assert said in flat
     assert "``" not in shown and "**" not in shown
+    table = shown[shown.index("what it does") :].split("Assumptions and limits")[0]
+    slots = [slot for slot, part in objective.parts.items() if not card.idle(part)]
+    assert [word for word in re.findall(r"(?m)^(\w+) ", table) if word in objective.parts] == slots
     if objective.ancestor:
         assert f"From {objective.ancestor}: " in flat and f"{objective.ancestor} -> {name} " in flat
 
@@ -243,7 +246,7 @@ def test_the_guide_names_every_preset_and_every_kind() -> None:
     assert sorted(named) == sorted(PRESETS)
     kinds: dict[str, list[str]] = {}
     current = ""
-    for slot, last in re.findall(r"(?m)^\| (`\w+`|) \| .* \| (.*) \|$", parts):
+    for slot, last in re.findall(r"(?m)^\| ?(`\w+`)? \| .* \| (.*) \|$", parts):
         current = slot.strip("`") or current
         kinds.setdefault(current, []).extend(re.findall(r"`(\w+)`", last))
     own = {

@@ -81,7 +81,7 @@ def test_words_of_the_command_line_are_toml_values_or_text(text: str, value: obj
     ("values", "expected"),
     [
         ({"stepz": 1}, "unknown key 'stepz'. Did you mean 'steps'?"),
-        ({"inner": {"lrr": 1}}, "unknown key 'inner.lrr'. Did you mean 'inner.lr' or 'other.lr'?"),
+        ({"inner": {"lrr": 1}}, "unknown key 'inner.lrr'. Did you mean 'inner.lr'?"),
         ({"lr": 1}, "unknown key 'lr'. Did you mean 'inner.lr' or 'other.lr'?"),
         ({"other": {"nams": []}}, "unknown key 'other.nams'. Did you mean 'other.names'?"),
         ({"steps": "many"}, "steps = 'many': input should be a valid integer"),

@@ -83,7 +83,9 @@ def test_forced_tokens_have_no_circumstances() -> None:
         top_logp=np.full((7, 2), -2.0),
     )
     assert made.mask[2:].tolist() == [True, True, True, False, False, True, True]
-    assert made.origin.tolist() == [Origin.PROMPT] * 2 + [Origin.POLICY] * 3 + [Origin.INJECTED] * 2 + [Origin.POLICY] * 2
+    assert (
+        made.origin.tolist() == [Origin.PROMPT] * 2 + [Origin.POLICY] * 3 + [Origin.INJECTED] * 2 + [Origin.POLICY] * 2
+    )
     assert (made.length, made.prompt_length, len(made)) == (5, 2, 9)
     assert made.ids.tolist() == [8, 9, 0, 1, 2, 3, 4, 5, 6]
     assert made.logp_behaviour.tolist() == [0, 0, -7, -6, -5, 0, 0, -2, -1]
@@ -102,7 +104,9 @@ def test_the_likeliest_tokens_have_one_row_for_each_token() -> None:
     ids, logp = np.zeros((5, 3), np.int32), np.zeros((5, 3), np.float32)
     assert replace(sample(), top_ids=ids, top_logp=logp).top_ids is ids
     for wrong in ((ids, None), (None, logp), (ids[:4], logp[:4]), (ids, logp[:, :2]), (ids[:, 0], logp[:, 0])):
-        with pytest.raises(ValueError, match=r"p/0: top_ids and top_logp have the shapes .*: expected \(5, K\) for both"):
+        with pytest.raises(
+            ValueError, match=r"p/0: top_ids and top_logp have the shapes .*: expected \(5, K\) for both"
+        ):
             replace(sample(), top_ids=wrong[0], top_logp=wrong[1])
 
 

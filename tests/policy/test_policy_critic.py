@@ -399,6 +399,24 @@ def test_a_policy_that_makes_its_logits_in_its_own_way_has_no_head_on_its_states
         assert critic_of(policy).predict(packed).any()
 
 
+def test_a_model_that_is_all_one_piece_makes_no_critic() -> None:
+    class Whole(torch.nn.Module):
+        @property
+        def base_model(self) -> torch.nn.Module:
+            return self
+
+    with pytest.raises(ModelError, match=r"Whole makes no hidden states .* set critic\.path to another model"):
+        make_critic(policy_of(Whole()), CriticConfig())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_global_random_state_is_left_as_it_was(kind: str) -> None:
+    policy = policy_of(build("llama"))
+    before = torch.random.get_rng_state()
+    critic_of(policy, kind)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
 def test_the_section_knows_its_keys() -> None:
     assert validate(CriticConfig, {"kind": "head", "lr": 2e-5}).lr == 2e-5
     for wrong in (

@@ -95,7 +95,9 @@ def test_a_bfloat16_model_is_nearer_to_the_truth_with_its_head_in_float32() -> N
     model, packed = build("llama", torch.bfloat16), packed_of(some_samples())
     with torch.no_grad():
         hidden = hidden_states(model, packed)
-        table = (hidden.double() @ model.lm_head.weight.double().T / packed.temperature[packed.mask, None]).log_softmax(-1)
+        table = (hidden.double() @ model.lm_head.weight.double().T / packed.temperature[packed.mask, None]).log_softmax(
+            -1
+        )
         truth = table.gather(1, packed.ids[packed.mask, None]).squeeze(1)
         narrow, wide = (
             token_logprobs(policy_of(model, 7, head_float32=flag), packed).logp.double() for flag in (False, True)

@@ -42,7 +42,9 @@ def test_a_cut_distribution_needs_an_engine_that_reports_the_kept_mass(engine: E
         (Sampling(top_k=20), r"rollout\.top_k = 20 cuts"),
         (Sampling(top_p=0.95, top_k=5), r"rollout\.top_p = 0\.95 and rollout\.top_k = 5 cuts"),
     ):
-        with pytest.raises(ConfigError, match=f"{told} .*{name} does not report.*set rollout.top_p = 1 and rollout.top_k = 0"):
+        with pytest.raises(
+            ConfigError, match=f"{told} .*{name} does not report.*set rollout.top_p = 1 and rollout.top_k = 0"
+        ):
             check_sampling(engine, sampling)
     check_sampling(engine, Sampling(temperature=0.7))  # the whole distribution: nothing is kept back
 

@@ -128,9 +128,7 @@ def test_a_float32_model_is_sampled_as_without_it(tiny: Build, requests: Request
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2", "gpt2", "gemma2", "bloom", "lfm2"])
-def test_the_trainer_finds_the_same(
-    tiny: Build, requests: Requests, trained: Callable[..., Any], name: str
-) -> None:
+def test_the_trainer_finds_the_same(tiny: Build, requests: Requests, trained: Callable[..., Any], name: str) -> None:
     model = half(tiny(name))
     groups = engine_of(model).generate(requests(MIXED, sampling=SAMPLING))
     packed, found = trained(model, groups, head_float32=True)

@@ -68,7 +68,9 @@ def by_hand(model: Any, request: Request, place: int) -> tuple[list[int], list[b
 def likely_close(model: Any, wanted: list[Request]) -> tuple[int]:
     """The token that most of these completions hold where thinking is allowed, and that ends none."""
     free = [replace(request, sampling=replace(request.sampling, interrupt=None)) for request in wanted]
-    held = Counter(token for group in generate(model, free) for sample in group for token in set(completion(sample)[:6]))
+    held = Counter(
+        token for group in generate(model, free) for sample in group for token in set(completion(sample)[:6])
+    )
     return (int(next(token for token, _ in held.most_common() if token not in STOPS)),)
 
 
@@ -224,7 +226,9 @@ def test_a_row_that_stops_on_its_last_token_of_thinking_is_not_interrupted(tiny:
 
 def test_one_token_of_answer_is_room_enough_and_none_is_refused(tiny: Build, requests: Requests) -> None:
     model = tiny("llama")
-    for group in generate(model, requests([5, 9], sampling=Sampling(max_new_tokens=9, interrupt=Interruption(6, (40, 41))))):
+    for group in generate(
+        model, requests([5, 9], sampling=Sampling(max_new_tokens=9, interrupt=Interruption(6, (40, 41))))
+    ):
         for sample in group:
             assert completion(sample)[6:8].tolist() == [40, 41]
             assert (len(completion(sample)), sample.length, sample.finish) == (9, 7, Finish.LENGTH)

@@ -21,7 +21,6 @@ from surefoot.training.state import RunState
 from surefoot.types import Finish, Group, Origin, Prompt, Sample, Score, Status, StepScore
 from tests.training.tiny import tiny
 
-
 # What keeps an update from depending on rewards alone: taken out where a test says which rows have a gradient.
 PLAIN = {"kl": "none", "reset": "never", "selection": "keep", "shaping": "none"}
 
@@ -164,9 +163,7 @@ def test_skipped_rows_count_in_the_denominators(preset: str, monkeypatch: pytest
         trained = sum(sample.length for group in (groups[0], groups[2]) for sample in group.samples)
         assert metrics["tokens/trained"] == trained
     # The same gradient, without the skip: a vanishing KL term keeps every row in the forward pass.
-    kept, kept_metrics = gradient(
-        monkeypatch, with_flat, algorithm=plain | {"kl": {"kind": "in_loss", "coef": 1e-30}}
-    )
+    kept, kept_metrics = gradient(monkeypatch, with_flat, algorithm=plain | {"kl": {"kind": "in_loss", "coef": 1e-30}})
     same(have, kept)
     assert kept_metrics["tokens/trained"] == sum(sample.length for group in with_flat for sample in group.samples)
 
@@ -207,7 +204,8 @@ def test_batches_with_nothing_to_learn_take_no_step(preset: str, monkeypatch: py
     options = {"algorithm": {"preset": preset} | PLAIN}
     critic = PRESETS[preset].needs_critic
     invalid = [
-        Group(g.prompt, g.samples, tuple(Score.failed(Status.INVALID, "nan") for _ in g.samples), g.greedy) for g in groups
+        Group(g.prompt, g.samples, tuple(Score.failed(Status.INVALID, "nan") for _ in g.samples), g.greedy)
+        for g in groups
     ]
     # A group without a success pushes all of its samples down where the objective is the likelihood of a success.
     equal = 1.0 if preset == "maxrl" else 0.0
