@@ -18,6 +18,7 @@ demo: setup-demo
 
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" $(ARGS)
+	$(MAKE) parity
 
 test-slow: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --timeout 3600 $(ARGS)
@@ -44,6 +45,7 @@ learning: setup
 docs: setup
 	$(BIN)/python -m surefoot.cli.reference > docs/configuration.md
 	$(BIN)/python -m surefoot.cli.cards > docs/cards.md
+	$(BIN)/python -m tests.parity.page > docs/parity.md
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -63,14 +63,15 @@ def results(records: Records, shown: Sequence[str], seeds: Sequence[int]) -> str
     whole = {name: [records[name, seed] for seed in seeds if (name, seed) in records] for name in shown}
     whole = {name: found for name, found in whole.items() if len(found) == len(seeds)}
     lines = [_line(*COLUMNS), "|" + "---|" * len(COLUMNS)]
+    title = ""
     for name in PRESETS:
-        if name in FAMILIES:
-            lines.append(_line(f"**{FAMILIES[name]}**", *[""] * (len(COLUMNS) - 1)))
+        title = FAMILIES.get(name, title)
         if name in whole:
+            lines += _heading(title) if title else []
+            title = ""
             lines.append(_line(*row(name, whole[name])))
     if CONTROL in whole:
-        lines.append(_line("**A coin toss as reward**", *[""] * (len(COLUMNS) - 1)))
-        lines.append(_line(*row(CONTROL, whole[CONTROL])))
+        lines += [*_heading("A coin toss as reward"), _line(*row(CONTROL, whole[CONTROL]))]
     return "\n".join(lines) + "\n\n" + environment(records)
 
 
@@ -127,6 +128,10 @@ def environment(records: Records) -> str:
         packages = ", ".join(f"{name} {made['packages'][name]}" for name in ("torch", "transformers", "numpy"))
         lines.add(f"Python {made['python']}, {packages}, {made['machine']}, one thread a run.")
     return "\n".join(sorted(lines))
+
+
+def _heading(title: str) -> list[str]:
+    return [_line(f"**{title}**", *[""] * (len(COLUMNS) - 1))]
 
 
 def _line(*cells: str) -> str:

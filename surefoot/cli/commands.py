@@ -21,7 +21,7 @@ EPILOGS = {
     "train": KEYS.format("--optimiser.lr 1e-4 --track.tensorboard true"),
     "sft": KEYS.format("--steps 300 --optimiser.lr 1e-3"),
     "evaluate": KEYS.format("--evaluation.problems 500 --task.options.digits 3"),
-    "cards": KEYS.format("--algorithm.trust.high 0.3 --algorithm.kl none"),
+    "cards": KEYS.format("--algorithm.aggregation token_mean --algorithm.kl none"),
     "doctor": KEYS.format("--model.path FOLDER --task.name addition"),
 }
 

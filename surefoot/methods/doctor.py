@@ -171,7 +171,7 @@ def agreement(config: RunConfig, parts: Parts) -> tuple[Outcome, str]:
     """The log-probabilities that the engine recorded against those that the trainer computes, on the same weights."""
     samples: list[Sample] = []
     prompts = _problems(parts)[:3]
-    sampling = replace(parts.sampling, max_new_tokens=min(parts.sampling.max_new_tokens, BUDGET))
+    sampling = replace(parts.sampling, max_new_tokens=min(parts.sampling.max_new_tokens, BUDGET), interrupt=None)
     requests = [
         Request(
             parts.renderer.ids(prompt),
@@ -232,10 +232,14 @@ class Stirred:
 
 
 def _idle(config: RunConfig, folder: str, steps: int) -> RunConfig:
-    """The run at a size that takes seconds, with the model, the task, the sampling and the objective as they are."""
+    """The run at a size that takes seconds, with the model, the task, the sampling and the loss as they are.
+
+    What depends on right answers, on evaluations or on a long budget is left out: the short run has neither.
+    """
     small = {
         "name": "doctor",
         "runs": folder,
+        "algorithm": {"prompts": "in_order", "interruption": "none", "selection": "keep", "reset": "never"},
         "optimiser": {"lr": 0.0},
         "train": {
             "steps": steps,

@@ -105,11 +105,16 @@ def _batch(config: RunConfig, longest_prompt: int, train_size: int, heldout_size
     drawn = train.steps * train.prompts_per_step
     problems, samples = min(config.evaluation.problems, heldout_size), config.evaluation.samples
     every = config.evaluation.every
+    algorithm = config.algorithm.build()
+    refills = "refill" in algorithm.selection.kind.traits
+    greedy = "greedy" in algorithm.advantage.kind.traits
     updates = _many(train.updates_per_step, "mini-batch", "mini-batches")
     passes = _many(n.micro_batches, "micro-batch", "micro-batches")
     facts = {
         "a step": f"{train.prompts_per_step} prompts x {train.group_size} samples = {n.sequences:,} sequences, "
-        f"each of at most {longest_prompt} + {budget} = {n.row:,} tokens (longest prompt + budget)",
+        f"each of at most {longest_prompt} + {budget} = {n.row:,} tokens (longest prompt + budget)"
+        + (f"; up to {algorithm.selection.rounds} such batches until enough prompts have signal" if refills else "")
+        + ("; one greedy completion more for each prompt" if greedy else ""),
         "generation": f"{_many(n.waves, 'wave')} of at most {n.rows_per_wave:,} rows "
         f"(rollout.max_batch_tokens = {config.rollout.max_batch_tokens:,})",
         "update": f"{updates} of {n.mini_batch_sequences:,} sequences, gone through {_times(train.epochs)}: "
@@ -140,12 +145,17 @@ def memory(config: RunConfig, shape: Shape, longest_prompt: int) -> dict[str, fl
     slots = n.rows_per_wave * n.row
     tokens = n.rows_per_micro_batch * n.row
     chunk = min(config.model.logprob_chunk, tokens)
-    reference = config.algorithm.build().needs_reference
+    algorithm = config.algorithm.build()
+    widened = size == 2 and (config.model.head_float32 or algorithm.head())
+    # A critic with a model of its own keeps no language-model head, which is left out of this estimate where it is tied.
+    critic = shape.parameters if algorithm.needs_critic and config.critic.kind == "model" else 0
     return {
         "weights": shape.parameters * size,
-        "reference weights": shape.parameters * size if reference else 0,
+        "reference weights": shape.parameters * size if algorithm.needs_reference else 0,
+        "critic with its moments": critic * (2 * size + MOMENTS * FLOAT32),
         "gradients": shape.parameters * size,
         "AdamW moments": shape.parameters * MOMENTS * FLOAT32,
+        "float32 head, both sides": 2 * shape.vocabulary * shape.width * FLOAT32 if widened else 0,
         "key-value cache of a wave": 2 * shape.layers * shape.kv_width * slots * size,
         "activations of a micro-batch": shape.layers
         * (8 * shape.width + 2 * shape.kv_width + 4 * shape.inner)

@@ -123,7 +123,13 @@ class RunConfig(Section):
                 f"train.updates_per_step = {train.updates_per_step} splits a batch of {train.prompts_per_step} prompts by "
                 f"whole groups: raise train.prompts_per_step or lower train.updates_per_step"
             )
-        self.algorithm.build().check(group_size=train.group_size)
+        algorithm = self.algorithm.build()
+        algorithm.check(group_size=train.group_size)
+        if "evaluation" in algorithm.reset.kind.traits and not self.evaluation.every:
+            raise ValueError(
+                f"algorithm.reset = '{algorithm.reset.name}' follows the held-out accuracy, and evaluation.every = 0 measures it "
+                "only at the ends: set evaluation.every, or algorithm.reset = 'every'"
+            )
         return self
 
     def resolved(self) -> dict[str, Any]:

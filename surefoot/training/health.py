@@ -38,7 +38,9 @@ def _samples(metrics: Mapping[str, float], state: RunState, config: HealthConfig
     entropy = metrics.get("rollout/entropy")
     if entropy is not None and state.first_entropy is None:
         state.first_entropy = entropy
-    elif entropy is not None and state.first_entropy is not None and entropy < config.entropy_below * state.first_entropy:
+    elif (
+        entropy is not None and state.first_entropy is not None and entropy < config.entropy_below * state.first_entropy
+    ):
         yield (
             "entropy",
             f"the entropy fell to {entropy:.3g} nats per token from {state.first_entropy:.3g}: samples of a prompt are "

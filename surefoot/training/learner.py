@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from surefoot.algorithms import kl
 from surefoot.algorithms.algorithm import Algorithm
 from surefoot.algorithms.loss import loss_terms
 from surefoot.algorithms.tokens import Tokens
@@ -71,6 +72,8 @@ class Learner:
             streams = self._streams([sample for group in groups for sample in group.samples])
         budget = self.config.rollout.max_new_tokens
         batch = make_batch(self.algorithm, groups, state.memory, step=state.step, budget=budget, streams=streams)
+        if self.algorithm.kl_in_reward and kl.MEMORY in state.memory:
+            report.add("reward/kl_coef", state.memory[kl.MEMORY])  # of the next step
         update = Update(batch, streams, state, report, clock)
         for epoch in range(self.config.train.epochs):
             for rows in self._mini_batches(batch, state.step, epoch):

@@ -68,10 +68,10 @@ class PromptSource:
         return weight
 
     def _walk(self, count: int, allowed: np.ndarray) -> list[int]:
-        """The next prompts of the epoch's order, those that are not allowed passed over."""
+        """The next prompts of the epochs' order, those that are not allowed passed over, none of them twice."""
         taken: list[int] = []
-        while len(taken) < count and allowed.any():
-            taken += [index for index in self.cursor.take(1) if allowed[index]]
+        while len(taken) < min(count, int(allowed.sum())):
+            taken += [index for index in self.cursor.take(1) if allowed[index] and index not in taken]
         return taken
 
     def learn(self, indices: Sequence[int], groups: Sequence[Group]) -> None:

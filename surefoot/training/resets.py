@@ -30,7 +30,8 @@ def reset_if_due(learner: Learner, state: RunState, evaluations: Sequence[Mappin
         _mix(learner.reference.model, learner.policy.model, part.alpha)
         state.reference_step = state.step
     if part.optimiser:
-        learner.optimiser.state.clear()
+        for optimiser in learner.optimisers().values():
+            optimiser.state.clear()
     state.reset_step = state.step
     state.resets += 1
     return True

@@ -241,7 +241,7 @@ def test_the_page_links_and_holds_every_card() -> None:
 
 def test_the_guide_names_every_preset_and_every_kind() -> None:
     text = (DOCS / "objectives.md").read_text(encoding="utf-8")
-    presets, parts = text.split("## Presets")[1].split("## Variants")[0], text.split("## Parts")[1].split("\nSome ")[0]
+    presets, parts = text.split("## Presets")[1].split("## Variants")[0], text.split("## Parts")[1].split("\n## ")[0]
     named = [name for row in re.findall(r"(?m)^\| (`.*?) \|", presets) for name in re.findall(r"`(\w+)`", row)]
     assert sorted(named) == sorted(PRESETS)
     kinds: dict[str, list[str]] = {}

@@ -145,3 +145,16 @@ def test_gold_of_a_task_without_demonstrations(config: RunConfig, parts: Parts) 
         for verifier in ("auto", "boxed", "tag", "exact", "number")
     }
     assert written == {"auto": "2", "boxed": r"\boxed{2}", "tag": "<answer>2</answer>", "exact": "2", "number": "2"}
+
+
+@pytest.mark.parametrize(
+    "preset", ["ppo", "dapo", "prorl", "scalerl", "kimi_k15", "remax", "dppo_topk", "high_entropy"]
+)
+def test_the_short_run_takes_every_kind_of_recipe(preset: str) -> None:
+    algorithm: dict[str, Any] = {"preset": preset}
+    if preset == "scalerl":
+        algorithm["interruption"] = {"phrase": "=", "close": ""}
+    config = load(RunConfig, [], {**SMALL, "rollout.max_new_tokens": 40, "algorithm": algorithm})
+    parts = assemble(config)
+    for outcome, evidence in (agreement(config, parts), idle_run(config, parts)):
+        assert outcome == "ok", evidence

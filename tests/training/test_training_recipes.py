@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from surefoot.config import validate
-from surefoot.errors import AlgorithmError
+from surefoot.errors import AlgorithmError, ConfigError
 from surefoot.rewards.functions import as_reward
 from surefoot.training.assemble import assemble
 from surefoot.training.clock import Clock
@@ -107,6 +107,7 @@ def test_unsolved_prompts_stay_and_solved_ones_do_not_come_back(tmp_path: Path) 
     source = PromptSource(algorithm.prompts, parts.task.train, config.seed, state)
     taken = [i for step in range(8) for i in source.take(5, step, 1)]
     assert set(taken) == set(range(0, 24, 2)) and len(taken) == 40
+    assert sorted(source.take(100, 9, 1)) == list(range(0, 24, 2)), "no prompt twice in a rollout batch"
 
 
 def test_prioritised_prompts_follow_the_success_rates(tmp_path: Path) -> None:
@@ -282,6 +283,43 @@ def test_cut_completions(how: str, tmp_path: Path) -> None:
         of_group, stay = batch.group == number, batch.kept[batch.group == number]
         centred = np.where(stay, rewards - rewards[stay].mean(), 0.0)
         np.testing.assert_allclose(batch.advantage[of_group], centred, atol=1e-12)
+
+
+def final_weights(folder: Path) -> bytes:
+    return (folder / "model" / "model.safetensors").read_bytes()
+
+
+def test_the_weight_of_the_critics_loss_acts_on_what_the_policy_shares(tmp_path: Path) -> None:
+    options = {"critic": {"kind": "head", "lr": 1e-2}, "train": {"steps": 2}}
+    small, large = (
+        run(tmp_path / str(coef), algorithm={"preset": "ppo", "value": {"coef": coef}}, **options)
+        for coef in (0.1, 5.0)
+    )
+    assert final_weights(small) != final_weights(large)
+
+
+def test_the_kl_comes_off_before_or_after_the_baseline(tmp_path: Path) -> None:
+    folders = []
+    for after in (False, True):
+        kl = {"kind": "in_reward", "coef": 0.5, "after_baseline": after}
+        folders.append(run(tmp_path / str(after), algorithm={"preset": "grpo_token", "kl": kl}, train={"steps": 2}))
+    before, after = (lines(folder / "metrics.jsonl") for folder in folders)
+    # With the policy as its own reference there is no KL yet; afterwards advantages differ within a row.
+    assert before[0]["advantage/abs_mean"] == pytest.approx(after[0]["advantage/abs_mean"], rel=0.2)
+    assert final_weights(folders[0]) != final_weights(folders[1])
+    assert before[1]["reward/kl_penalty"] != 0.0 and after[1]["reward/kl_penalty"] != 0.0
+
+
+def test_the_adaptive_coefficient_is_logged_and_moves(tmp_path: Path) -> None:
+    kl = {"target": 1e-6, "horizon": 20}
+    folder = run(tmp_path, algorithm={"preset": "ppo", "kl": kl}, train={"steps": 3}, optimiser={"lr": 3e-3})
+    coefficients = [record["reward/kl_coef"] for record in lines(folder / "metrics.jsonl")]
+    assert len(set(coefficients)) == 3
+
+
+def test_a_reset_by_accuracy_wants_evaluations(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"evaluation.every = 0 measures it only at the ends"):
+        tiny(tmp_path, algorithm={"preset": "prorl"}, evaluation={"every": 0})
 
 
 STATEFUL: dict[str, dict[str, Any]] = {
