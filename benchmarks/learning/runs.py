@@ -147,8 +147,8 @@ def _outcomes(plan: Plan, todo: Sequence[tuple[str, int]], jobs: int) -> Iterato
         list(pool.map(warm_up, [plan] * len(seeds), seeds))
         running = {pool.submit(run_one, plan, preset, seed): (preset, seed) for preset, seed in todo}
         for future in as_completed(running):
-            error = future.exception()
-            yield *running[future], future.result() if error is None else error
+            trouble = future.exception()
+            yield *running[future], future.result() if trouble is None else trouble
 
 
 def _end_with_parent() -> None:

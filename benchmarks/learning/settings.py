@@ -48,9 +48,9 @@ class Difference:
 
 DIFFERENCES: dict[str, Difference] = {
     "ppo": Difference(
-        {"critic.kind": "model", "critic.lr": 1e-3, "critic.warmup_steps": 5, "optimiser.warmup_steps": 10},
-        "a critic that starts from the policy: the rate of 1e-5 is meant for large models, and it has a head start of 5 steps, "
-        "which are 5 less for the policy",
+        {"critic.lr": 1e-3, "critic.warmup_steps": 5, "optimiser.warmup_steps": 10},
+        "the critic's own rate, 1e-5, is meant for large models. It has a head start of 5 steps, which are 5 less for the policy, "
+        "and the warm-up is as much longer",
     ),
     "gdpo": Difference(
         {"reward.format_weight": 1.0},

@@ -71,7 +71,7 @@ def group_mean(table: RewardTable) -> Tensor:
 @part(
     "advantage",
     "A_i = (r_i - mean_group(r)) / (std_group(r; ddof {ddof}) + {eps:g})",
-    r"A_i = \frac{{r_i - \bar r_g}}{{\operatorname{{std}}_g(r) + {eps:g}}}",
+    r"A_i = \frac{{r_i - \bar r_g}}{{\operatorname{{std}}_g(r;\,\text{{ddof }}{ddof}) + {eps:g}}}",
     "group",
 )
 def group_norm(table: RewardTable, *, ddof: Literal[0, 1] = 1, eps: Annotated[float, Field(ge=0)] = 1e-6) -> Tensor:
@@ -86,7 +86,7 @@ def group_norm(table: RewardTable, *, ddof: Literal[0, 1] = 1, eps: Annotated[fl
 @part(
     "advantage",
     "A_i = (r_i - mean_group(r)) / (std_batch(r - mean_group(r); ddof {ddof}) + {eps:g})",
-    r"A_i = \frac{{r_i - \bar r_g}}{{\operatorname{{std}}_{{\text{{batch}}}}(r - \bar r_g) + {eps:g}}}",
+    r"A_i = \frac{{r_i - \bar r_g}}{{\operatorname{{std}}_{{\text{{batch}}}}(r - \bar r_g;\,\text{{ddof }}{ddof}) + {eps:g}}}",
     "group",
 )
 def batch_scaled(table: RewardTable, *, ddof: Literal[0, 1] = 1, eps: Annotated[float, Field(ge=0)] = 1e-6) -> Tensor:
@@ -107,8 +107,9 @@ def _over_std(value: Tensor, valid: Tensor, ddof: int, eps: float) -> Tensor:
 
 @part(
     "advantage",
-    "A_i = w_g (r_i - mean_group(r)) / (std_group(r) + {eps:g}),  w_g = exp(-{sharpness:g} KL(Bern(p_g) || Bern(1/2)))",
-    r"A_i = w_g\frac{{r_i - \bar r_g}}{{\operatorname{{std}}_g(r) + {eps:g}}},\;"
+    "A_i = w_g (r_i - mean_group(r)) / (std_group(r; ddof {ddof}) + {eps:g}),  "
+    "w_g = exp(-{sharpness:g} KL(Bern(p_g) || Bern(1/2)))",
+    r"A_i = w_g\frac{{r_i - \bar r_g}}{{\operatorname{{std}}_g(r;\,\text{{ddof }}{ddof}) + {eps:g}}},\;"
     r"w_g = e^{{-{sharpness:g}\,\mathrm{{KL}}(\mathrm{{Bern}}(p_g)\,\|\,\mathrm{{Bern}}(1/2))}}",
     "group",
 )
@@ -170,7 +171,7 @@ def soft_mean(table: RewardTable, *, tau: Annotated[float, Field(gt=0, allow_inf
 @part(
     "advantage",
     "A_i = (c_i - mean(c)) / std(c; ddof {ddof}),  c_i = r_i - mean_group(r), over the {weighting} of the batch",
-    r"A_i = \frac{{c_i - \bar c}}{{\operatorname{{std}}(c)}},\; c_i = r_i - \bar r_g,"
+    r"A_i = \frac{{c_i - \bar c}}{{\operatorname{{std}}(c;\,\text{{ddof }}{ddof})}},\; c_i = r_i - \bar r_g,"
     r"\;\text{{over the {weighting} of the batch}}",
     "group",
 )

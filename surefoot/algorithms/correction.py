@@ -36,6 +36,9 @@ def _between(value: Tensor, low: float, high: float) -> Tensor:
     return (value >= low) & (value <= high)
 
 
+_MISMATCH = r"\tfrac{\pi_{\text{old}}}{\mu}"
+
+
 @part("correction", "", "", "idle")
 def none(tokens: Tokens) -> Tensor | None:
     """No correction: right where engine and trainer agree."""
@@ -62,11 +65,17 @@ def seq_truncate(tokens: Tokens, *, cap: Positive = 2.0) -> Tensor:
     return _known(tokens, bounded_exp(tokens.row_sum(mismatch(tokens))).clamp(max=cap)[tokens.row])
 
 
-@part(
-    "correction",
-    "w_it = pi_old / mu where it lies in [{low:g}, {high:g}], else 0",
-    r"w_{{it}} = \tfrac{{\pi_{{\text{{old}}}}}}{{\mu}}\,\big[{low:g}\le\tfrac{{\pi_{{\text{{old}}}}}}{{\mu}}\le{high:g}\big]",
-)
+def _token_text(low: float, high: float, binary: bool) -> str:
+    kept = "1 where pi_old / mu" if binary else "pi_old / mu where it"
+    return f"w_it = {kept} lies in [{low:g}, {high:g}], else 0"
+
+
+def _token_latex(low: float, high: float, binary: bool) -> str:
+    weight = "" if binary else rf"{_MISMATCH}\,"
+    return rf"w_{{it}} = {weight}\big[{low:g}\le{_MISMATCH}\le{high:g}\big]"
+
+
+@part("correction", _token_text, _token_latex)
 def token_mask(
     tokens: Tokens, *, low: Annotated[float, Field(ge=0)] = 0.5, high: Positive = 5.0, binary: bool = False
 ) -> Tensor:
@@ -76,11 +85,17 @@ def token_mask(
     return _known(tokens, kept if binary else kept * ratio)
 
 
-@part(
-    "correction",
-    "w_i = prod_t pi_old / mu where it lies in [{low:g}, {high:g}], else 0",
-    r"w_i = \rho_i\,[{low:g}\le\rho_i\le{high:g}],\;\rho_i = \prod_t\tfrac{{\pi_{{\text{{old}}}}}}{{\mu}}",
-)
+def _seq_text(low: float, high: float, binary: bool) -> str:
+    kept = "1 where prod_t pi_old / mu" if binary else "prod_t pi_old / mu where it"
+    return f"w_i = {kept} lies in [{low:g}, {high:g}], else 0"
+
+
+def _seq_latex(low: float, high: float, binary: bool) -> str:
+    weight = "" if binary else r"\rho_i\,"
+    return rf"w_i = {weight}[{low:g}\le\rho_i\le{high:g}],\;\rho_i = \prod_t{_MISMATCH}"
+
+
+@part("correction", _seq_text, _seq_latex)
 def seq_mask(
     tokens: Tokens, *, low: Annotated[float, Field(ge=0)] = 0.5, high: Positive = 2.0, binary: bool = False
 ) -> Tensor:
@@ -90,12 +105,20 @@ def seq_mask(
     return _known(tokens, (kept if binary else kept * ratio)[tokens.row])
 
 
-@part(
-    "correction",
-    "w_it = pi_old / mu in rows whose geometric mean lies in [{low:g}, {high:g}], else 0",
-    r"w_{{it}} = \tfrac{{\pi_{{\text{{old}}}}}}{{\mu}}\,[{low:g}\le\bar\rho_i\le{high:g}],\;"
-    r"\bar\rho_i = \exp\tfrac{{1}}{{L_i}}\sum_t\log\tfrac{{\pi_{{\text{{old}}}}}}{{\mu}}",
-)
+def _geo_text(low: float, high: float, binary: bool) -> str:
+    weight = "1" if binary else "pi_old / mu"
+    return f"w_it = {weight} in rows whose geometric mean of pi_old / mu lies in [{low:g}, {high:g}], else 0"
+
+
+def _geo_latex(low: float, high: float, binary: bool) -> str:
+    weight = "" if binary else rf"{_MISMATCH}\,"
+    return (
+        rf"w_{{it}} = {weight}[{low:g}\le\bar\rho_i\le{high:g}],\;"
+        rf"\bar\rho_i = \exp\tfrac{{1}}{{L_i}}\sum_t\log{_MISMATCH}"
+    )
+
+
+@part("correction", _geo_text, _geo_latex)
 def geo_mask(
     tokens: Tokens, *, low: Annotated[float, Field(ge=0)] = 0.99, high: Positive = 1.01, binary: bool = False
 ) -> Tensor:

@@ -10,18 +10,55 @@ from pydantic import Field
 from torch import Tensor
 
 from surefoot.algorithms.advantages import _over_std, group_norm, whitened
+from surefoot.algorithms.notation import typed
 from surefoot.algorithms.part import part
 from surefoot.algorithms.table import RewardTable
 from surefoot.errors import AlgorithmError
 
 
-@part(
-    "advantage",
-    "A_i = batch_norm(sum_k w_k (r^k_i - mean_group(r^k)) / (std_group(r^k) + {eps:g}))",
-    r"A_i = \operatorname{{norm}}_{{\text{{batch}}}}"
-    r"\Big(\sum_k w_k\frac{{r^k_i - \bar r^k_g}}{{\operatorname{{std}}_g(r^k) + {eps:g}}}\Big)",
-    "group",
-)
+def _text(
+    weights: dict[str, float] | None,
+    conditions: dict[str, str] | None,
+    threshold: float,
+    ddof: int,
+    eps: float,
+    weighting: str,
+) -> str:
+    told = [f"{name}: {weight:g}" for name, weight in (weights or {}).items()]
+    counted = [f"{name} counts where {other} >= {threshold:g}" for name, other in (conditions or {}).items()]
+    return ",  ".join(
+        [
+            f"A_i = norm(sum_k w_k (r^k_i - mean_group(r^k)) / (std_group(r^k; ddof {ddof}) + {eps:g}); over {weighting})",
+            f"w = ({', '.join(told)})" if told else "w_k = 1",
+            *counted,
+        ]
+    )
+
+
+def _latex(
+    weights: dict[str, float] | None,
+    conditions: dict[str, str] | None,
+    threshold: float,
+    ddof: int,
+    eps: float,
+    weighting: str,
+) -> str:
+    told = [rf"w_{{{typed(name)}}} = {weight:g}" for name, weight in (weights or {}).items()]
+    counted = [
+        rf"{typed(name)}\text{{ counts where }}{typed(other)}\ge {threshold:g}"
+        for name, other in (conditions or {}).items()
+    ]
+    return r",\;".join(
+        [
+            rf"A_i = \operatorname{{norm}}_{{\text{{{weighting}}}}}"
+            rf"\Big(\sum_k w_k\frac{{r^k_i - \bar r^k_g}}{{\operatorname{{std}}_g(r^k;\,\text{{ddof }}{ddof}) + {eps:g}}}\Big)",
+            *(told or ["w_k = 1"]),
+            *counted,
+        ]
+    )
+
+
+@part("advantage", _text, _latex, "group")
 def decoupled(
     table: RewardTable,
     *,

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from surefoot.algorithms.notation import typed
 from surefoot.algorithms.part import part
 
 TIME_IS_UP = "Okay, time is up. Let me stop thinking and formulate a final answer now. </think>"
@@ -27,15 +28,8 @@ def _text(share: float, phrase: str, close: str) -> str:
 
 
 def _latex(share: float, phrase: str, close: str) -> str:
-    until = rf"\text{{ without }}{_typed(close)}" if close else r"\text{ that is still running}"
-    return rf"\text{{after }}{share:g}\,L_{{\max}}\text{{ tokens a completion}}{until}\text{{ continues with }}{_typed(phrase)}"
-
-
-def _typed(text: str) -> str:
-    """Text as it is written, in LaTeX."""
-    escapes = {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "\n": " "}
-    escapes |= {sign: "\\" + sign for sign in "{}$&#_%"}
-    return rf"\texttt{{{''.join(escapes.get(sign, sign) for sign in text)}}}"
+    until = rf"\text{{ without }}{typed(close)}" if close else r"\text{ that is still running}"
+    return rf"\text{{after }}{share:g}\,L_{{\max}}\text{{ tokens a completion}}{until}\text{{ continues with }}{typed(phrase)}"
 
 
 @part("interruption", _text, _latex)

@@ -39,6 +39,13 @@ def latex(source: str) -> str:
     return "".join([*pieces, _in_math(source[at:])])
 
 
+def typed(text: str) -> str:
+    """Text as it is written, in LaTeX: names and phrases that a user gave."""
+    escapes = {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "\n": " "}
+    escapes |= {sign: "\\" + sign for sign in "{}$&#_%"}
+    return rf"\texttt{{{''.join(escapes.get(sign, sign) for sign in text)}}}"
+
+
 def _in_math(source: str) -> str:
     def power(found: re.Match[str]) -> str:
         times = "" if found[1] == "1" else rf"{found[1]}\cdot "

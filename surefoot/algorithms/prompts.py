@@ -106,9 +106,9 @@ def curriculum(table: PromptTable, *, start: Share = 0.2, steps: Annotated[int, 
 @part(
     "prompts",
     "the easiest {start:.0%} of the prompts, and linearly more until all after {steps} steps; "
-    "drawn with probability proportional to max(1 - p, {floor:g})",
+    "drawn with probability proportional to max(1 - p, {floor:g}),  p = its success rate so far, {unseen:g} for a new one",
     r"\text{{the easiest }}{start:g}\text{{ of the prompts, and linearly more until all after {steps} steps; }}"
-    r"P(\text{{prompt}})\propto\max(1-p,{floor:g})",
+    r"P(\text{{prompt}})\propto\max(1-p,{floor:g}),\;{unseen:g}\text{{ for a new one}}",
     "labels",
     "history",
     "draw",

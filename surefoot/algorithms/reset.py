@@ -50,12 +50,16 @@ def _what_latex(reference: bool, optimiser: bool, alpha: float) -> str:
     return r",\;".join(done) or r"\text{nothing is reset}"
 
 
+def _when(steps: int) -> str:
+    return "after every step" if steps == 1 else f"every {steps} steps"
+
+
 def _every_text(steps: int, reference: bool, optimiser: bool, alpha: float) -> str:
-    return f"every {steps} steps: {_what(reference, optimiser, alpha)}"
+    return f"{_when(steps)}: {_what(reference, optimiser, alpha)}"
 
 
 def _every_latex(steps: int, reference: bool, optimiser: bool, alpha: float) -> str:
-    return rf"\text{{every {steps} steps: }}{_what_latex(reference, optimiser, alpha)}"
+    return rf"\text{{{_when(steps)}: }}{_what_latex(reference, optimiser, alpha)}"
 
 
 @part("reset", _every_text, _every_latex)

@@ -72,8 +72,8 @@ def _over_tokens(term: str, whiten: bool, ddof: int) -> str:
     return f"whiten({term}; over tokens, ddof {ddof})" if whiten else term
 
 
-def _over_tokens_latex(term: str, whiten: bool) -> str:
-    return rf"\operatorname{{whiten}}_{{\text{{tokens}}}}\Big({term}\Big)" if whiten else term
+def _over_tokens_latex(term: str, whiten: bool, ddof: int) -> str:
+    return rf"\operatorname{{whiten}}_{{\text{{tokens, ddof {ddof}}}}}\Big({term}\Big)" if whiten else term
 
 
 def _gae_text(*, gamma: float, lam: float, whiten: bool, ddof: int, bootstrap_truncated: bool) -> str:
@@ -92,7 +92,7 @@ def _gae_latex(*, gamma: float, lam: float, whiten: bool, ddof: int, bootstrap_t
     end = r"V_{iT_i}\,[i\text{ cut}]" if bootstrap_truncated else "0"
     end_of_return = r"\text{ before it is whitened}" if whiten else ""
     return (
-        rf"A_{{it}} = {_over_tokens_latex(total, whiten)},\; \delta_{{it}} = R_{{it}} + {step} - V_{{it}},\; "
+        rf"A_{{it}} = {_over_tokens_latex(total, whiten, ddof)},\; \delta_{{it}} = R_{{it}} + {step} - V_{{it}},\; "
         rf"V_{{i,T_i+1}} = {end},\; R_{{it}} = r_i\,[t = T_i],\; "
         rf"\mathrm{{Ret}}_{{it}} = V_{{it}} + A_{{it}}{end_of_return}"
     )
@@ -137,7 +137,7 @@ def _return_text(*, gamma: float, whiten: bool, ddof: int) -> str:
 
 
 def _return_latex(*, gamma: float, whiten: bool, ddof: int) -> str:
-    total = _over_tokens_latex(rf"\sum_{{k\ge 0}} {_power(gamma, latex=True)}R_{{i,t+k}}", whiten)
+    total = _over_tokens_latex(rf"\sum_{{k\ge 0}} {_power(gamma, latex=True)}R_{{i,t+k}}", whiten, ddof)
     return rf"A_{{it}} = {total},\; R_{{it}} = r_i\,[t = T_i]"
 
 
@@ -156,7 +156,7 @@ def reward_to_go(table: RewardTable, *, gamma: Discount = 1.0, whiten: bool = Tr
     "advantage",
     "A_it = sum_(steps s of i that end at t or later) (r_s - mean_group(r)) / (std_group(r; ddof {ddof}) + {eps:g})",
     r"A_{{it}} = \sum_{{s \in i,\, \operatorname{{end}}(s) \ge t}}"
-    r"\frac{{r_s - \bar r_g}}{{\operatorname{{std}}_g(r) + {eps:g}}}",
+    r"\frac{{r_s - \bar r_g}}{{\operatorname{{std}}_g(r;\,\text{{ddof }}{ddof}) + {eps:g}}}",
     "token",
     "group",
     "steps",

@@ -22,6 +22,7 @@ from surefoot.algorithms.presets import PRESETS, grpo, reinforce
 from surefoot.algorithms.symbols import SYMBOLS, legend
 from surefoot.errors import AlgorithmError
 from tests.algorithms.harness import Rows
+from tests.algorithms.test_algorithms_numbers import CHANGES
 
 EVERY: list[Objective] = [*PRESETS.values(), *PREFERENCES.values()]
 every_objective = pytest.mark.parametrize("objective", EVERY, ids=lambda objective: objective.name)
@@ -77,6 +78,15 @@ def test_every_number_of_every_part_is_on_the_card(objective: Objective) -> None
         part = varied(objective.parts[slot], name)
         after = card.card(with_part(objective, slot, part))
         assert after != before and repr(part) in after.replace(r"\|", "|"), f"{slot}.{name}"
+
+
+@pytest.mark.parametrize("row", sorted(CHANGES), ids=".".join)
+def test_a_number_that_changes_the_result_changes_the_equation(row: tuple[str, str, str]) -> None:
+    slot, kind, number = row
+    value, base = CHANGES[row]
+    before = REGISTRY[slot][kind](**base)
+    after = before.but(**{number: value})
+    assert before.text != after.text and before.latex != after.latex
 
 
 @every_objective

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,6 +20,8 @@ from surefoot.algorithms.presets import PRESETS
 from surefoot.algorithms.selection import drop_no_signal
 from surefoot.algorithms.table import RewardTable
 from surefoot.errors import AlgorithmError
+from surefoot.policy.packing import loss_mask
+from surefoot.types import Sample
 from tests.algorithms.harness import CASES, Rows, table, tensor
 from tests.algorithms.test_algorithms_golden import check, clipped_tokens, close
 
@@ -370,3 +374,16 @@ def test_an_uncapped_truncation_is_the_unclipped_objective_and_full_trust_masks_
     )
     _, plain = rows.loss(clipped_tokens, *arguments, logp_old=inputs["logp_old"])
     close(same, plain)
+
+
+def test_injected_tokens_are_no_loss_tokens() -> None:
+    case = CASES["scalerl_interruption_mask"]
+    segments = case["inputs"]["segments"]
+    injected = np.repeat([name == "injected" for name, _ in segments], [count for _, count in segments])
+    sample = Sample.of(np.array([1, 2]), np.arange(3, 3 + len(injected)), prompt_id="p", injected=injected)
+    assert loss_mask(sample)[2:].tolist() == [bool(value) for value in case["expected"]["mask"]]
+
+
+def test_every_worked_case_has_a_test() -> None:
+    tests = "".join(file.read_text(encoding="utf-8") for file in sorted(Path(__file__).parents[1].rglob("test_*.py")))
+    assert [name for name in CASES if f'"{name}"' not in tests] == []

@@ -38,8 +38,8 @@ def test_what_a_command_does_not_declare_is_a_key(words: list[str], expected: li
     ("pair", "message"),
     [
         ("train.step=3", "unknown option --train.step. Did you mean '--train.steps'?"),
-        ("train.lr=3", "unknown option --train.lr. Did you mean '--optimiser.lr'?"),
-        ("lr=3", "unknown option --lr. Did you mean '--optimiser.lr'?"),
+        ("train.lr=3", "unknown option --train.lr. Did you mean '--critic.lr' or '--optimiser.lr'?"),
+        ("lr=3", "unknown option --lr. Did you mean '--critic.lr' or '--optimiser.lr'?"),
         ("dry-rnu", "unknown option --dry-rnu. Did you mean '--dry-run'?"),
         ("track.tensorboard", "the option --track.tensorboard has no value"),
     ],

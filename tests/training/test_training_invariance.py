@@ -113,25 +113,38 @@ def test_split_into_micro_batches(preset: str, monkeypatch: pytest.MonkeyPatch) 
             assert split_metrics[name] == pytest.approx(value, rel=1e-4, abs=1e-6), name
 
 
-@pytest.mark.parametrize("layout", ["left", "packed"])
-@pytest.mark.parametrize("preset", ["grpo", "dr_grpo", "reinforce"])
-def test_layout(preset: str, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_layout_and_chunks(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     groups = make_groups(load_policy(tiny(Path("unused")).model))
-    right, _ = gradient(monkeypatch, groups, algorithm={"preset": preset})
-    other, _ = gradient(monkeypatch, groups, algorithm={"preset": preset}, train={"layout": layout})
-    same(other, right, 2e-6)
+    algorithm = {"preset": preset}
+    right, _ = gradient(monkeypatch, groups, algorithm=algorithm)
+    for layout in ("left", "packed"):
+        other, _ = gradient(monkeypatch, groups, algorithm=algorithm, train={"layout": layout})
+        same(other, right, 2e-6)
+    chunked, _ = gradient(monkeypatch, groups, algorithm=algorithm, model={"logprob_chunk": 7})
+    same(chunked, right)
 
 
-@pytest.mark.parametrize("preset", ["grpo", "rloo", "reinforce_baseline"])
+@pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_order_of_groups_and_of_samples(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     groups = make_groups(load_policy(tiny(Path("unused")).model))
     want, _ = gradient(monkeypatch, groups, algorithm={"preset": preset})
     shuffled = [
-        Group(group.prompt, tuple(reversed(group.samples)), tuple(reversed(group.scores)))
+        Group(group.prompt, tuple(reversed(group.samples)), tuple(reversed(group.scores)), group.greedy)
         for group in (groups[2], groups[0], groups[1])
     ]
     have, _ = gradient(monkeypatch, shuffled, algorithm={"preset": preset})
     same(have, want)
+
+
+@pytest.mark.parametrize("preset", ["ppo", "high_entropy", "grpo_process", "gspo"])
+def test_several_mini_batches_see_one_split(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of several updates, whatever its micro-batches: the old pass, token weights and values are in play."""
+    groups = make_groups(load_policy(tiny(Path("unused")).model))
+    options = {"algorithm": {"preset": preset}}
+    whole, _ = gradient(monkeypatch, groups, **options, train={"updates_per_step": 2, "micro_batch_tokens": 10**6})
+    split, _ = gradient(monkeypatch, groups, **options, train={"updates_per_step": 2, "micro_batch_tokens": 30})
+    same(split, whole)
 
 
 @pytest.mark.parametrize("tokens", [1, 30, 10**6])

@@ -11,7 +11,8 @@ trl_grpo = grpo_token.but(
     ancestor="grpo_token",
     changes="adds 1e-4 to the standard deviation.",
     advantage=advantages.group_norm(ddof=1, eps=1e-4),
-    note="With vLLM TRL corrects for the engine by a mask over whole rows: correction = { kind = 'seq_mask', low = 0, high = 3 }.",
+    note="With vLLM TRL corrects for the engine by a mask over whole rows: correction = { kind = 'seq_mask', low = 0, "
+    "high = 3 }.",
 )
 
 verl_grpo = grpo_token.but(
