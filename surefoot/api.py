@@ -139,6 +139,8 @@ def configure(schema: type[S], config: Config = None, options: Mapping[str, Any]
         return config
     values = _values(schema, config)
     for name, value in (options or {}).items():
+        if isinstance(value, Algorithm):  # a whole objective: nothing of the one in the file stays
+            values = {key: part for key, part in values.items() if key != name}
         values = merge(values, nested(name.replace("__", "."), _plain(name, value)))
     return validate(schema, values)
 

@@ -49,7 +49,7 @@ class Difference:
 DIFFERENCES: dict[str, Difference] = {
     "ppo": Difference(
         {"critic.lr": 1e-3, "critic.warmup_steps": 5, "optimiser.warmup_steps": 10},
-        "the critic's own rate, 1e-5, is meant for large models. It has a head start of 5 steps, which are 5 less for the policy, "
+        "the critic's own rate, 1e-5, is meant for large models. It starts 5 steps earlier than the policy, which has 5 less, "
         "and the warm-up is as much longer",
     ),
     "gdpo": Difference(

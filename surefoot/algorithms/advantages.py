@@ -5,6 +5,7 @@ Those that give one number per token are in ``returns.py``.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import torch
@@ -34,8 +35,7 @@ def reward(table: RewardTable) -> Tensor:
 @part("advantage", "A_i = r_i - mean_batch(r)", r"A_i = r_i - \bar r_{{\text{{batch}}}}")
 def batch_mean(table: RewardTable) -> Tensor:
     """r minus the mean of the batch. The row's own reward is in the mean, which shrinks the gradient by 1 - 1/B."""
-    reward = table.where_valid(table.reward)
-    return table.where_valid(reward - reward.sum() / table.valid.sum().clamp(min=1))
+    return _centred(replace(table, group=torch.zeros_like(table.group)))
 
 
 @part(

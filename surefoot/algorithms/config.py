@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from surefoot.algorithms.algorithm import SLOTS, Algorithm, resolve
+from surefoot.algorithms.card import words_of
 from surefoot.algorithms.presets import PRESETS
 from surefoot.config import Section, nearest
 from surefoot.errors import AlgorithmError
 
 Choice = str | dict[str, Any] | None
+WORDS = ("paper", "note")
 
 
 class AlgorithmConfig(Section):
@@ -35,6 +38,16 @@ class AlgorithmConfig(Section):
     aggregation: Choice = Field(None, description="how token losses become the loss of the step")
     reset: Choice = Field(None, description="when the reference and the optimiser start afresh")
 
+    paper: str | None = Field(None, description="for the card of a variant: title and number of its paper")
+    note: str | None = Field(None, description="for the card of a variant: what it assumes and when it fails")
+
+    @field_validator(*SLOTS, mode="before")
+    @classmethod
+    def _is_a_part(cls, value: Any) -> Any:
+        if value is not None and not isinstance(value, (str, Mapping)):
+            raise ValueError("input should be the name of a part, or a table of its numbers")
+        return value
+
     def build(self) -> Algorithm:
         """The algorithm that this section describes.
 
@@ -44,10 +57,13 @@ class AlgorithmConfig(Section):
         if self.preset not in PRESETS:
             raise AlgorithmError(f"algorithm.preset = '{self.preset}' is not known.{nearest(self.preset, PRESETS)}")
         preset = PRESETS[self.preset]
-        changed = preset.but(**{slot: getattr(self, slot) for slot in SLOTS if getattr(self, slot) is not None})
+        words = {key: getattr(self, key) for key in WORDS if getattr(self, key) is not None}
+        changed = preset.but(
+            **{slot: getattr(self, slot) for slot in SLOTS if getattr(self, slot) is not None}, **words
+        )
         differences = [slot for slot in SLOTS if getattr(changed, slot) != getattr(preset, slot)]
         if not differences:
-            return preset.but(name=self.name or preset.name)
+            return changed.but(name=self.name or preset.name)
         return changed.but(
             name=self.name or f"{self.preset} (varied)",
             ancestor=self.preset,
@@ -57,12 +73,29 @@ class AlgorithmConfig(Section):
     def resolved(self) -> dict[str, Any]:
         """The section with every part and number written out."""
         algorithm = self.build()
-        return {"preset": self.preset, "name": algorithm.name, **resolve(algorithm)}
+        words = {key: getattr(self, key) for key in WORDS if getattr(self, key) is not None}
+        return {"preset": self.preset, "name": algorithm.name, **resolve(algorithm), **words}
 
     @classmethod
     def of(cls, algorithm: Algorithm) -> AlgorithmConfig:
-        """The section that builds this algorithm: its preset where it is one, else its parts over its ancestor's."""
+        """The section that builds this algorithm: its preset where it is one, else its parts over the preset that it varies.
+
+        Raises:
+            AlgorithmError: a part that is not registered (any more) under its name, so that a configuration cannot name it.
+        """
         if PRESETS.get(algorithm.name) == algorithm:
             return cls(preset=algorithm.name)
-        preset = next((name for name in (algorithm.name, algorithm.ancestor) if name in PRESETS), "reinforce")
-        return cls(preset=preset, name=algorithm.name, **resolve(algorithm))
+        # A variant made with ``but`` has the words of its preset; one with words of its own says what it varies.
+        before = words_of(algorithm)
+        name = before.name if before is not algorithm else algorithm.ancestor
+        preset = PRESETS.get(name, PRESETS["reinforce"])
+        words = {key: getattr(algorithm, key) for key in WORDS if getattr(algorithm, key) != getattr(preset, key)}
+        section = cls(preset=preset.name, name=algorithm.name, **resolve(algorithm), **words)
+        built = section.build()
+        for slot, part in algorithm.parts.items():
+            if built.parts[slot] != part:
+                raise AlgorithmError(
+                    f"{algorithm.name}: {slot} = {part!r} is not the part that is registered under the name '{part.name}': "
+                    "give it a name of its own, or make it again after its function was defined anew"
+                )
+        return section

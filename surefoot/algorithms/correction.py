@@ -19,7 +19,7 @@ from surefoot.algorithms.part import part
 from surefoot.algorithms.ratios import bounded_exp
 from surefoot.algorithms.tokens import Tokens
 
-Positive = Annotated[float, Field(gt=0)]
+Upper = Annotated[float, Field(gt=0, allow_inf_nan=True)]  # infinite: no bound
 
 
 def mismatch(tokens: Tokens) -> Tensor:
@@ -50,7 +50,7 @@ def none(tokens: Tokens) -> Tensor | None:
     "w_it = min(pi_old / mu, {cap:g})",
     r"w_{{it}} = \min\big(\tfrac{{\pi_{{\text{{old}}}}}}{{\mu}},{cap:g}\big)",
 )
-def token_truncate(tokens: Tokens, *, cap: Positive = 2.0) -> Tensor:
+def token_truncate(tokens: Tokens, *, cap: Upper = 2.0) -> Tensor:
     """Truncated importance sampling per token (TIS). An infinite cap is the weight of decoupled PPO (arXiv 2110.00641)."""
     return _known(tokens, bounded_exp(mismatch(tokens)).clamp(max=cap))
 
@@ -60,7 +60,7 @@ def token_truncate(tokens: Tokens, *, cap: Positive = 2.0) -> Tensor:
     "w_i = min(prod_t pi_old / mu, {cap:g})",
     r"w_i = \min\big(\prod_t\tfrac{{\pi_{{\text{{old}}}}}}{{\mu}},{cap:g}\big)",
 )
-def seq_truncate(tokens: Tokens, *, cap: Positive = 2.0) -> Tensor:
+def seq_truncate(tokens: Tokens, *, cap: Upper = 2.0) -> Tensor:
     """The truncated weight of a whole row. The product strays far from 1 in long rows, in either direction."""
     return _known(tokens, bounded_exp(tokens.row_sum(mismatch(tokens))).clamp(max=cap)[tokens.row])
 
@@ -75,9 +75,9 @@ def _token_latex(low: float, high: float, binary: bool) -> str:
     return rf"w_{{it}} = {weight}\big[{low:g}\le{_MISMATCH}\le{high:g}\big]"
 
 
-@part("correction", _token_text, _token_latex)
+@part("correction", _token_text, _token_latex, "bounds")
 def token_mask(
-    tokens: Tokens, *, low: Annotated[float, Field(ge=0)] = 0.5, high: Positive = 5.0, binary: bool = False
+    tokens: Tokens, *, low: Annotated[float, Field(ge=0)] = 0.5, high: Upper = 5.0, binary: bool = False
 ) -> Tensor:
     """Tokens outside the band have no gradient (MIS, IcePop); ``binary`` keeps the others at weight 1."""
     ratio = bounded_exp(mismatch(tokens))
@@ -95,9 +95,9 @@ def _seq_latex(low: float, high: float, binary: bool) -> str:
     return rf"w_i = {weight}[{low:g}\le\rho_i\le{high:g}],\;\rho_i = \prod_t{_MISMATCH}"
 
 
-@part("correction", _seq_text, _seq_latex)
+@part("correction", _seq_text, _seq_latex, "bounds")
 def seq_mask(
-    tokens: Tokens, *, low: Annotated[float, Field(ge=0)] = 0.5, high: Positive = 2.0, binary: bool = False
+    tokens: Tokens, *, low: Annotated[float, Field(ge=0)] = 0.5, high: Upper = 2.0, binary: bool = False
 ) -> Tensor:
     """Rows whose weight lies outside the band have no gradient."""
     ratio = bounded_exp(tokens.row_sum(mismatch(tokens)))
@@ -118,9 +118,9 @@ def _geo_latex(low: float, high: float, binary: bool) -> str:
     )
 
 
-@part("correction", _geo_text, _geo_latex)
+@part("correction", _geo_text, _geo_latex, "bounds")
 def geo_mask(
-    tokens: Tokens, *, low: Annotated[float, Field(ge=0)] = 0.99, high: Positive = 1.01, binary: bool = False
+    tokens: Tokens, *, low: Annotated[float, Field(ge=0)] = 0.99, high: Upper = 1.01, binary: bool = False
 ) -> Tensor:
     """Rows that drifted on average have no gradient; the others keep the weights of their tokens."""
     log_ratio = mismatch(tokens)
@@ -133,7 +133,7 @@ def geo_mask(
     "w_i = 0 where A_i < 0 and mean_t(log mu - log pi) > {delta:g}, else 1",
     r"w_i = 1 - \big[A_i<0\wedge\tfrac{{1}}{{L_i}}\sum_t\log\tfrac{{\mu}}{{\pi_\theta}}>{delta:g}\big]",
 )
-def off_policy_mask(tokens: Tokens, *, delta: Annotated[float, Field(ge=0)] = 0.1) -> Tensor:
+def off_policy_mask(tokens: Tokens, *, delta: Annotated[float, Field(ge=0, allow_inf_nan=True)] = 0.1) -> Tensor:
     """Rows with a negative advantage that the policy has already left are dropped (DeepSeek-V3.2, arXiv 2512.02556)."""
     drift = tokens.row_mean(_known(tokens, (tokens.logp_behaviour - tokens.logp).detach()))
     dropped = (tokens.row_mean(tokens.advantage) < 0) & (drift > delta)

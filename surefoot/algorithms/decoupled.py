@@ -79,6 +79,11 @@ def decoupled(
         AlgorithmError: a component that the reward does not have.
     """
     weights = weights or dict.fromkeys(table.components, 1.0)
+    if not weights and bool(table.valid.any()):
+        raise AlgorithmError(
+            "the advantage 'decoupled' standardises the named parts of the reward, and the rewards have none: return "
+            "Score(total, components={...}) from the reward, or set algorithm.advantage = 'group_norm'"
+        )
     for name in (*weights, *(conditions or {}), *(conditions or {}).values()):
         if name not in table.components:
             raise AlgorithmError(

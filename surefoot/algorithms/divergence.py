@@ -97,7 +97,7 @@ def divergence_mask(
     ratio: Tensor,
     *,
     measure: Literal["tv", "kl"] = "tv",
-    delta: Annotated[float, Field(gt=0)] = 0.15,
+    delta: Annotated[float, Field(gt=0, allow_inf_nan=True)] = 0.15,
 ) -> Tensor:
     """A trust region in divergence instead of ratio (DPPO, arXiv 2602.04879), measured on the sampled token alone.
 
@@ -137,7 +137,7 @@ def divergence_topk(
     ratio: Tensor,
     *,
     measure: Literal["tv", "kl"] = "tv",
-    delta: Annotated[float, Field(gt=0)] = 0.15,
+    delta: Annotated[float, Field(gt=0, allow_inf_nan=True)] = 0.15,
     k: Annotated[int, Field(ge=1)] = 20,
     sampled: Literal["union", "replace"] = "union",
 ) -> Tensor:

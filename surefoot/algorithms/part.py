@@ -19,15 +19,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
-from pydantic import ConfigDict, ValidationError, create_model
+from pydantic import ValidationError, create_model
 
 from surefoot.algorithms import notation
-from surefoot.config import explain, nearest
+from surefoot.config import Section, explain, nearest
 from surefoot.errors import AlgorithmError
 
 Template = str | Callable[..., str]
 
 REGISTRY: dict[str, dict[str, Kind]] = {}
+
+
+class Numbers(Section):
+    """Base of the schemas of numbers: finite, and no switches where numbers are wanted, as in every section."""
 
 
 @dataclass(eq=False)
@@ -59,7 +63,7 @@ class Kind:
         return fn
 
     def __call__(self, **numbers: Any) -> Part:
-        unknown = sorted(set(numbers) - set(self.schema.model_fields))
+        unknown = sorted(str(name) for name in set(numbers) - set(self.schema.model_fields))
         if unknown:
             raise AlgorithmError(
                 f"the {self.slot} '{self.name}' has no number '{unknown[0]}'."
@@ -69,7 +73,23 @@ class Kind:
             checked = self.schema.model_validate(numbers)
         except ValidationError as error:
             raise AlgorithmError(f"algorithm.{self.slot} '{self.name}': {explain(self.schema, error)}") from error
-        return Part(self, tuple(checked.model_dump().items()))
+        values = checked.model_dump()
+        if "bounds" in self.traits and values["low"] > values["high"]:
+            raise AlgorithmError(
+                f"algorithm.{self.slot} '{self.name}': low = {values['low']:g} is above high = {values['high']:g}, and nothing "
+                "lies between them: swap them"
+            )
+        return Part(self, tuple(values.items()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The function's name now means the kind, so that it cannot be pickled by that name; the registry knows it.
+        return find, (self.slot, self.name)
+
+    def __copy__(self) -> Kind:
+        return self
+
+    def __deepcopy__(self, memory: Any) -> Kind:
+        return self
 
     @property
     def doc(self) -> str:
@@ -90,9 +110,13 @@ class Part:
         """The same kind with some numbers changed."""
         return self.kind(**{**self.numbers, **numbers})
 
+    def __hash__(self) -> int:
+        return hash((self.slot, self.name, repr(self.items)))  # a number may be a table
+
     @property
     def numbers(self) -> dict[str, Any]:
-        return dict(self.items)
+        """The numbers by name; a table among them is a copy, so that nobody can change the part."""
+        return {key: dict(value) if isinstance(value, dict) else value for key, value in self.items}
 
     @property
     def slot(self) -> str:
@@ -111,10 +135,11 @@ class Part:
         return notation.latex(_fill(self.kind.latex, self.numbers))
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_"):
-            for key, value in self.items:
-                if key == name:
-                    return value
+        # A copy in the making has no fields yet; asking for them here would ask again without end.
+        if name.startswith("_") or name in ("kind", "items"):
+            raise AttributeError(name)
+        if name in (numbers := self.numbers):
+            return numbers[name]
         raise AttributeError(f"the {self.kind.slot} '{self.kind.name}' has no number '{name}'")
 
     def __repr__(self) -> str:
@@ -136,17 +161,28 @@ def part(slot: str, text: Template, latex: Template, *traits: str) -> Callable[[
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY
         }
         name = fn.__name__.removesuffix("_")
-        schema = create_model(name, __config__=ConfigDict(extra="forbid", frozen=True), **fields)
-        kind = Kind(slot, name, fn, text, latex, schema, frozenset(traits))
-        REGISTRY.setdefault(slot, {})[name] = kind
-        return kind
+        kinds = REGISTRY.setdefault(slot, {})
+        if name in kinds and _from_library(kinds[name].fn) and not _from_library(fn):
+            raise AlgorithmError(f"the {slot} '{name}' is a part of the library: give yours another name")
+        kinds[name] = Kind(
+            slot, name, fn, text, latex, create_model(name, __base__=Numbers, **fields), frozenset(traits)
+        )
+        return kinds[name]
 
     return decorate
+
+
+def _from_library(fn: Callable[..., Any]) -> bool:
+    return fn.__module__.split(".")[0] == "surefoot"
 
 
 def find(slot: str, name: str) -> Kind:
     """The kind of that name, or an error that names the nearest one."""
     kinds = REGISTRY.get(slot, {})
+    if not isinstance(name, str):
+        raise AlgorithmError(
+            f"algorithm.{slot}.kind = {name!r}: expected the name of a part: {', '.join(sorted(kinds))}"
+        )
     if name not in kinds:
         raise AlgorithmError(f"algorithm.{slot} = '{name}' is not known.{nearest(name, kinds)}")
     return kinds[name]
@@ -156,6 +192,8 @@ def build(slot: str, given: str | Mapping[str, Any], base: Part) -> Part:
     """A part from configuration: a name, or a table of numbers over ``base`` (with ``kind`` to take another kind)."""
     if isinstance(given, str):
         return base if given == base.name else find(slot, given)()
-    numbers = {key: value for key, value in given.items() if key != "kind"}
+    if not isinstance(given, Mapping):
+        raise AlgorithmError(f"algorithm.{slot} = {given!r}: expected the name of a part, or a table of its numbers")
+    numbers = {str(key): value for key, value in given.items() if key != "kind"}
     name = given.get("kind", base.name)
     return base.but(**numbers) if name == base.name else find(slot, name)(**numbers)

@@ -137,10 +137,11 @@ def _reset(parts: Parts) -> Iterator[str]:
     reset = parts["reset"]
     if "idle" in reset.kind.traits:
         return
-    if reset.reference and "reference" not in parts["kl"].kind.traits:
+    kl = parts["kl"]
+    if reset.reference and not ("reference" in kl.kind.traits and kl.coef > 0):
         yield (
-            f"algorithm.reset = '{reset.name}' resets the reference, and there is none: set algorithm.kl = 'in_loss', or "
-            "algorithm.reset.reference = false"
+            f"algorithm.reset = '{reset.name}' resets the reference, and there is none: set algorithm.kl = 'in_loss' with a "
+            "coef, or algorithm.reset.reference = false"
         )
     if not reset.reference and not reset.optimiser:
         yield f"algorithm.reset = '{reset.name}' resets nothing: set algorithm.reset.optimiser = true, or 'never'"

@@ -89,13 +89,14 @@ def _clipped_twice(tokens: Tokens, ratio: Tensor, *, low: float, high: float, bo
     r"-\operatorname{{sg}}\big(\operatorname{{clip}}(x_{{it}},{low:g},{high:g})\big)A_{{it}}\log\pi_\theta(y_{{it}})",
     "ratio",
     "soft",
+    "bounds",
 )
 def truncated_score(
     tokens: Tokens,
     ratio: Tensor,
     *,
     low: Annotated[float, Field(ge=0)] = 0.0,
-    high: Annotated[float, Field(gt=0)] = 5.0,
+    high: Annotated[float, Field(gt=0, allow_inf_nan=True)] = 5.0,
 ) -> Tensor:
     """The score function with a truncated importance weight (CISPO, arXiv 2506.13585): every token keeps a gradient.
 

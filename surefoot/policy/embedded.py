@@ -7,6 +7,7 @@ model; it needs no download, and a step of reinforcement learning takes a fracti
 from __future__ import annotations
 
 import string
+import threading
 
 import torch
 from tokenizers import Tokenizer, decoders, models
@@ -17,6 +18,7 @@ from surefoot.seeds import derive
 CONTEXT = 256
 WIDTH = 96
 CHARACTERS = "".join(sorted(string.digits + string.ascii_letters + string.punctuation + " \n"))
+_DRAWING = threading.Lock()
 PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
 
 # What comes before an assistant turn is the same whether the turn follows or has yet to be generated.
@@ -49,7 +51,8 @@ def fresh_model(seed: int) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    with torch.random.fork_rng(devices=[]):
+    # The weights are drawn from PyTorch's global generator, which all threads share.
+    with _DRAWING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "embedded model"))
         model = LlamaForCausalLM(config)
     return model.float().eval(), tokenizer

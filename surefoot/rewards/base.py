@@ -11,11 +11,11 @@ from surefoot.types import Finish, Prompt, Score
 
 @dataclass(frozen=True)
 class Completion:
-    """What a reward sees of a sample: the decoded policy tokens (special tokens left out), and why they ended.
+    """What a reward sees of a sample: the text of its completion (special tokens left out), and why it ended.
 
     Attributes:
         prompt: the problem, with its gold answer.
-        text: the text of the tokens that the policy wrote, and of no others.
+        text: what the policy wrote, with the phrase that was forced on it where its thinking was ended; no tool output.
         finish: why the completion ended.
         length: number of policy tokens.
     """

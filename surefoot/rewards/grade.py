@@ -10,7 +10,7 @@ from typing import Any
 from surefoot.errors import RewardError, SurefootError
 from surefoot.rewards.base import Completion, Reward
 from surefoot.rewards.values import one_line, scalar, short, well_formed
-from surefoot.types import Score, Status
+from surefoot.types import Score, Status, StepScore
 
 LARGEST = 1e15
 """Rewards of a larger magnitude are invalid: sums of squares and float32 advantages of a batch must stay finite."""
@@ -59,6 +59,7 @@ def _checked(name: str, score: Score) -> Score:
         components=_components(name, score.components),
         correct=_correct(name, score.correct),
         status=_status(name, score.status),
+        steps=_steps(name, score.steps),
         text=well_formed("" if score.text is None else str(score.text)),
     )
     if score.status not in (Status.OK, Status.NO_ANSWER):
@@ -81,6 +82,22 @@ def _components(name: str, components: Any) -> dict[str, float]:
         number = _number(name, f"component {short(part)}", value)
         checked[well_formed(part)] = number if abs(number) <= LARGEST else math.nan
     return checked
+
+
+def _steps(name: str, steps: Any) -> tuple[StepScore, ...]:
+    """Scores of steps in plain Python values; a value that is not finite, or too large, becomes NaN: it has none."""
+    if not isinstance(steps, (list, tuple)):
+        raise _wrong(name, "steps are", steps, "a tuple of StepScore")
+    checked = []
+    for step in steps:
+        if not isinstance(step, StepScore):
+            raise _wrong(name, "steps hold", step, "StepScore(end, value)")
+        end = scalar(step.end)
+        if end is None or end != end or int(end) != end:
+            raise _wrong(name, "step ends at", step.end, "a whole number of characters")
+        value = _number(name, "step's value", step.value)
+        checked.append(replace(step, end=int(end), value=value if abs(value) <= LARGEST else math.nan, token=None))
+    return tuple(checked)
 
 
 def _correct(name: str, correct: Any) -> bool | None:

@@ -10,7 +10,7 @@ import numpy as np
 from surefoot.errors import DataError
 from surefoot.tasks.base import unreadable
 from surefoot.tasks.config import TaskConfig
-from surefoot.types import Prompt, Sample
+from surefoot.types import Origin, Prompt, Sample
 
 _PROBE = "surefoot probe"
 
@@ -89,11 +89,20 @@ class Renderer:
         return np.asarray([*self._encode(text), self._end], dtype=np.int64)
 
     def decode(self, sample: Sample) -> str:
-        """The text of the tokens that the policy wrote, and of no others; special tokens are left out."""
-        return str(
-            self.tokenizer.decode(
-                sample.ids[sample.mask].tolist(), skip_special_tokens=True, clean_up_tokenization_spaces=False
-            )
+        """The text of the completion: what the policy wrote, and what was forced on it where its thinking was ended.
+
+        Nothing else is in it, no tool output above all: what such tokens stood between is set apart by a line break.
+        Special tokens are left out.
+        """
+        kept = np.isin(sample.origin, (Origin.POLICY, Origin.INJECTED))
+        return self._text(sample.ids[kept], np.flatnonzero(kept))
+
+    def _text(self, ids: np.ndarray, places: np.ndarray) -> str:
+        """Tokens [n] as text, with a line break wherever their ``places`` [n] in the sequence are not adjacent."""
+        runs = np.split(ids, np.flatnonzero(np.diff(places) > 1) + 1)
+        return "\n".join(
+            self.tokenizer.decode(run.tolist(), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+            for run in runs
         )
 
     def tokens(self, text: str) -> tuple[int, ...]:
@@ -103,19 +112,21 @@ class Renderer:
     def token_at(self, sample: Sample, end: int) -> int:
         """The index, among the tokens that the policy wrote, of the one with which ``end`` characters are complete.
 
+        A character that takes several tokens is complete with the last of them; one that was forced on the policy counts
+        as the policy's last token before it.
+
         Args:
             sample: at least one token of it was written by the policy.
-            end: a number of characters of :meth:`decode`; more than there are give the last token.
+            end: a number of characters of :meth:`decode`; more than there are mean all of them.
         """
-        ids = sample.ids[sample.mask]
-        low, high = 1, len(ids)
+        places = np.flatnonzero(np.isin(sample.origin, (Origin.POLICY, Origin.INJECTED)))
+        wanted = self.decode(sample)[: max(0, end)]
+        low, high = 1, len(places)
         while low < high:
             middle = (low + high) // 2
-            text = self.tokenizer.decode(
-                ids[:middle].tolist(), skip_special_tokens=True, clean_up_tokenization_spaces=False
-            )
-            low, high = (low, middle) if len(text) >= end else (middle + 1, high)
-        return low - 1
+            done = self._text(sample.ids[places[:middle]], places[:middle]).startswith(wanted)
+            low, high = (low, middle) if done else (middle + 1, high)
+        return max(0, int(sample.mask[places[:low]].sum()) - 1)
 
     def single_token(self, text: str) -> int:
         """The one token that a text is, for instance a stop text.

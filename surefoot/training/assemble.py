@@ -38,7 +38,7 @@ class Parts:
     heldout: tuple[tuple[Prompt, np.ndarray], ...]
 
     def grade(self, items: Sequence[tuple[Prompt, Sample]]) -> list[Score]:
-        """Score samples by the text of the tokens that the policy wrote."""
+        """Score samples by the text of their completions."""
         completions = [
             Completion(prompt, self.renderer.decode(sample), sample.finish, sample.length) for prompt, sample in items
         ]

@@ -197,4 +197,6 @@ def _steps(scores: Sequence[Score]) -> StepTable:
 
 
 def _flat(rows: RowValues | None) -> Tensor | None:
-    return None if rows is None else torch.cat([part.cpu().double() for part in rows])
+    if rows is None:
+        return None
+    return torch.cat([torch.zeros(0, dtype=torch.float64), *(part.cpu().double() for part in rows)])

@@ -78,9 +78,9 @@ class Learner:
         for epoch in range(self.config.train.epochs):
             for rows in self._mini_batches(batch, state.step, epoch):
                 self._optimiser_step(update, rows)
-        if batch.returns is not None and streams.values is not None and batch.trained.any():
-            # An error that is the same for all tokens does not show in it, which a mean of ratios would hide as well.
-            rows = np.flatnonzero(batch.trained)
+        # A row that was not graded has its values for returns, which would look like a perfect prediction.
+        rows = np.flatnonzero(batch.trained & np.isfinite(batch.reward))
+        if batch.returns is not None and streams.values is not None and len(rows):
             values = torch.cat([streams.values[i].cpu() for i in rows])
             returns = torch.from_numpy(np.concatenate([batch.returns[i] for i in rows]))
             report.add("critic/explained_variance", explained_variance(values, returns))

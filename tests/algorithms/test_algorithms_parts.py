@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import math
+import pickle
 import re
+from typing import Any
 
 import pytest
 import torch
@@ -148,3 +152,62 @@ def test_untrusted_slots_are_named() -> None:
     with pytest.raises(AlgorithmError, match="not a part for the slot"):
         Algorithm(trust=advantages.reward())
     assert ratios.token(anchor="behaviour").text.endswith("pi_behaviour(y_it)")
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_an_algorithm_is_a_value_that_can_be_copied_pickled_and_hashed(name: str) -> None:
+    preset = PRESETS[name]
+    for same in (copy.copy(preset), copy.deepcopy(preset), pickle.loads(pickle.dumps(preset))):
+        assert same == preset and hash(same) == hash(preset)
+
+
+def test_the_numbers_of_a_part_cannot_be_changed_from_outside() -> None:
+    part = PRESETS["gdpo"].but(advantage={"weights": {"a": 1.0}}).advantage
+    part.weights["b"] = 2.0
+    part.numbers["weights"]["b"] = 2.0
+    assert part.weights == {"a": 1.0}
+    assert hash(part) == hash(part.but())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"trust": {"high": True}}, "high = True: input should be a valid number"),
+        ({"trust": {"high": math.nan}}, "should be a finite number"),
+        ({"advantage": {"eps": math.inf}}, "should be a finite number"),
+        ({"trust": {"kind": {"a": 1}}}, "expected the name of a part"),
+        ({"trust": 5}, "expected the name of a part, or a table"),
+        ({"trust": {1: 2}}, "has no number '1'"),
+        ({"correction": {"kind": "token_mask", "low": 5.0, "high": 0.5}}, "nothing lies between them"),
+        ({"trust": {"kind": "truncated_score", "low": 10.0, "high": 1.0}}, "nothing lies between them"),
+        ({"kl": {"coef": 0.0}, "reset": "every"}, "resets the reference, and there is none"),
+    ],
+)
+def test_bad_parts_are_one_error(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(AlgorithmError, match=re.escape(message)):
+        grpo.but(**change)
+    grpo.but(correction={"kind": "token_truncate", "cap": math.inf})
+
+
+def test_a_part_of_the_library_cannot_be_taken_for_another() -> None:
+    with pytest.raises(AlgorithmError, match="'clip' is a part of the library: give yours another name"):
+
+        @part("trust", "mine", "mine", "ratio")
+        def clip(tokens: Tokens, ratio: torch.Tensor, *, low: float = 0.2, high: float = 0.2) -> torch.Tensor:
+            return -ratio * tokens.advantage
+
+    def example_again(tokens: Tokens, ratio: torch.Tensor) -> torch.Tensor:
+        return -ratio * tokens.advantage
+
+    old = part("trust", "l", "l", "ratio")(example_again)
+    part("trust", "l", "l", "ratio")(example_again)  # as in a notebook
+    with pytest.raises(AlgorithmError, match="is not the part that is registered under the name 'example_again'"):
+        AlgorithmConfig.of(grpo.but(trust=old(), name="mine"))
+
+
+def test_a_variant_keeps_the_words_of_what_it_varies() -> None:
+    mine = PRESETS["ppo"].but(advantage={"lam": 0.9}, name="mine", note="My note.")
+    built = AlgorithmConfig.of(mine).build()
+    assert built.parts == mine.parts and (built.paper, built.note, built.ancestor) == (mine.paper, "My note.", "ppo")
+    own = PRESETS["grpo"].but(trust={"high": 0.3}, name="own", paper="Mine (2026).", ancestor="grpo", changes="widens.")
+    assert AlgorithmConfig.of(own).build().paper == "Mine (2026)."

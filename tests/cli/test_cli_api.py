@@ -39,6 +39,10 @@ def test_an_algorithm_is_a_value() -> None:
     built = config.algorithm.build()
     assert (built.trust, built.aggregation, built.advantage) == (mine.trust, mine.aggregation, mine.advantage)
     assert configure(RunConfig, None, {"algorithm": presets.dr_grpo}).algorithm.build() == presets.dr_grpo
+    file = {"algorithm": {"preset": "grpo", "kl": {"target": 3.0}, "trust": {"high": 0.4}}}
+    assert configure(RunConfig, file, {"algorithm": presets.ppo}).algorithm.build() == presets.ppo
+    varied = configure(RunConfig, {"algorithm": presets.ppo}, {"algorithm__trust__high": 0.3}).algorithm.build()
+    assert varied.parts == presets.ppo.but(trust={"high": 0.3}).parts
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import torch
 from surefoot.errors import MissingExtraError, RewardError
 from surefoot.rewards.base import Completion
 from surefoot.rewards.grade import grade
-from surefoot.types import Prompt, Score, Status
+from surefoot.types import Prompt, Score, Status, StepScore
 
 COMPLETIONS = [Completion(Prompt("p", "?"), text) for text in "abc"]
 
@@ -119,6 +119,13 @@ def test_numbers_are_accepted_as_bools_and_bools_as_numbers():
     assert one(Score(0.0, correct=np.bool_(False))).correct is False  # type: ignore[arg-type]
 
 
+def test_steps_become_plain_values_and_lose_those_that_are_none():
+    steps = [StepScore(np.int64(2), torch.tensor(0.5)), StepScore(4, math.inf, token=7)]
+    first, second = one(Score(1.0, steps=steps)).steps  # type: ignore[arg-type]
+    assert (first, type(first.end), type(first.value)) == (StepScore(2, 0.5), int, float)
+    assert (second.end, second.token) == (4, None) and math.isnan(second.value)
+
+
 def test_a_status_may_be_its_text():
     assert one(Score(0.0, status="no_answer")).status is Status.NO_ANSWER  # type: ignore[arg-type]
 
@@ -140,6 +147,11 @@ def test_a_status_may_be_its_text():
         (Score(0.5, correct="yes"), "'correct' is 'yes' (str); expected True, False or None"),
         (Score(0.5, correct=0.5), "'correct' is 0.5 (float); expected True, False or None"),
         (Score(0.5, status="fine"), "status is 'fine' (str); expected one of ok, no_answer, "),
+        (Score(0.5, steps=None), "steps are None (NoneType); expected a tuple of StepScore"),
+        (Score(0.5, steps=((2, 1.0),)), "steps hold (2, 1.0) (tuple); expected StepScore(end, value)"),
+        (Score(0.5, steps=(StepScore(None, 1.0),)), "step ends at None (NoneType); expected a whole number"),
+        (Score(0.5, steps=(StepScore(2.5, 1.0),)), "step ends at 2.5 (float); expected a whole number"),
+        (Score(0.5, steps=(StepScore(2, "1"),)), "step's value is '1' (str); expected a number"),
     ],
 )
 def test_values_of_other_types_are_refused_by_name(score: Score, words: str):

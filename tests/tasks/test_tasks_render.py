@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, processors
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from surefoot.errors import DataError
@@ -185,7 +185,7 @@ def test_an_empty_prompt_is_refused():
         Renderer(tokenizer(None), TaskConfig()).ids(Prompt("p", ""))
 
 
-def test_only_what_the_policy_wrote_is_decoded():
+def test_what_stood_around_the_output_of_a_tool_is_set_apart():
     made = tokenizer()
     renderer = Renderer(made, TaskConfig())
     ids = np.array(made("prompt abtool cd<|im_end|>", add_special_tokens=False)["input_ids"])
@@ -194,8 +194,37 @@ def test_only_what_the_policy_wrote_is_decoded():
     )
     zeros = np.zeros(len(ids), dtype=np.float32)
     sample = Sample(ids, origin, zeros, zeros.astype(np.int32), zeros, zeros, Finish.STOP, "p")
-    assert renderer.decode(sample) == "abcd"
+    assert renderer.decode(sample) == "ab\ncd"  # "3+4=1", a tool, "7" is not "3+4=17"
+    assert [renderer.token_at(sample, end) for end in (0, 1, 2, 3, 4, 5, 99)] == [0, 0, 1, 2, 2, 3, 3]
     assert renderer.decode(Sample.of(ids, np.array([], dtype=np.int64), prompt_id="p")) == ""
+
+
+def test_what_was_forced_on_the_policy_is_in_the_text_and_a_step_ends_with_the_policys_own_token():
+    renderer = Renderer(tokenizer(), TaskConfig())
+    ids = renderer.tokens("3+4=1so:7")
+    injected = np.array([character in "so:" for character in "3+4=1so:7"])
+    sample = Sample.of(renderer.ids(QUESTION), np.array(ids), prompt_id="p", injected=injected)
+    assert renderer.decode(sample) == "3+4=1so:7"
+    assert [renderer.token_at(sample, end) for end in (5, 6, 8, 9)] == [4, 4, 4, 5]
+
+
+def test_a_character_of_several_tokens_is_complete_with_its_last():
+    inner = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(sorted(bytes_to_unicode().values()))}, merges=[]))
+    inner.decoder, inner.pre_tokenizer = decoders.ByteLevel(), pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="a", clean_up_tokenization_spaces=False)
+    renderer = Renderer(made, TaskConfig(template="plain"))
+    sample = Sample.of(np.array([1, 2]), np.array(renderer.tokens("x\U0001f600y")), prompt_id="p")
+    assert len(sample) == 2 + 1 + 4 + 1 and renderer.decode(sample) == "x\U0001f600y"
+    assert [renderer.token_at(sample, end) for end in (1, 2, 3)] == [0, 4, 5]
+
+
+def bytes_to_unicode() -> dict[int, str]:
+    """The printable characters that byte-level tokenizers write bytes as."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    table = {byte: chr(byte) for byte in printable}
+    for number, byte in enumerate(byte for byte in range(256) if byte not in table):
+        table[byte] = chr(256 + number)
+    return table
 
 
 @given(st.text(alphabet=CHARACTERS, max_size=30))

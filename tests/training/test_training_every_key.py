@@ -76,6 +76,8 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "rollout.stop": ("finishes", ["1", "2", "3", "a", "b", "c", "d", "e", "f"], {"rollout": {"max_new_tokens": 20}}),
     "algorithm.preset": ("weights", "dr_grpo", {}),
     "algorithm.name": ("card", "mine", {}),
+    "algorithm.paper": ("card", "My paper (2026).", {}),
+    "algorithm.note": ("card", "My note.", {}),
     "algorithm.prompts": ("samples", "prioritised", {"train": {"steps": 3}}),
     "algorithm.head": ("metrics", "float32", {"model": {"dtype": "bfloat16"}}),
     "algorithm.interruption": ("samples", {"kind": "force_answer", "share": 0.3, "phrase": "=", "close": ""}, {}),

@@ -76,6 +76,24 @@ def test_refill_is_bounded_and_goes_on_with_what_there_is(tmp_path: Path) -> Non
     assert "refill" in [record["name"] for record in lines(folder / "warnings.jsonl")]
 
 
+@pytest.mark.parametrize("preset", ["high_entropy", "prorl"])
+def test_a_step_without_any_group_takes_no_step(preset: str, tmp_path: Path) -> None:
+    """Also where passes before the update, a reference or a critic have nothing to compute."""
+    algorithm = {"preset": preset, "selection": {"rounds": 2}}
+    options = {"train": {"steps": 2, "updates_per_step": 2}, "evaluation": {"every": 1}}
+    folder = run(tmp_path, as_reward(lambda p, c, a: 0.0), algorithm=algorithm, **options)
+    assert json.loads((folder / "result.json").read_text())["updates"] == 0
+    critic = {"preset": "ppo", "selection": {"kind": "refill", "rounds": 2}}
+    folder = run(tmp_path / "ppo", as_reward(lambda p, c, a: 0.0), algorithm=critic, **options)
+    assert json.loads((folder / "result.json").read_text())["updates"] == 0
+
+
+def test_ungraded_rows_are_no_evidence_for_the_critic(tmp_path: Path) -> None:
+    broken = as_reward(lambda p, c, a: float("nan"))
+    folder = run(tmp_path, broken, algorithm={"preset": "ppo"}, train={"steps": 1})
+    assert "critic/explained_variance" not in lines(folder / "metrics.jsonl")[0]
+
+
 def test_metrics_are_of_everything_that_was_sampled(tmp_path: Path) -> None:
     folder = run(tmp_path, half_of_the_prompts, algorithm={"preset": "dapo"}, train={"steps": 1})
     (record,) = lines(folder / "metrics.jsonl")
@@ -161,7 +179,7 @@ def test_interrupted_completions_hold_the_phrase_and_do_not_train_on_it(tmp_path
     for sample in interrupted:
         n = sample.prompt_length
         assert sample.ids[n + 4 : n + 6].tolist() == phrase and (sample.origin[n + 4 : n + 6] == Origin.INJECTED).all()
-        assert "\n=" not in parts.renderer.decode(sample)
+        assert "\n=" in parts.renderer.decode(sample), "a verifier must see where the answer begins"
     _, report = make_learner(config, parts.policy, algorithm).update(rollouts.groups, state, Clock())
     assert report.sums["tokens/trained"] <= sum(sample.length for sample in samples)
     assert report.means()["policy/mismatch_max"] < 1e-4

@@ -91,6 +91,34 @@ def test_killed_at_ten_random_moments(uninterrupted: tuple[dict[str, bytes], flo
     assert not list((tmp_path / "tiny" / "state").glob(".*"))
 
 
+def with_a_critic(runs: Path) -> RunConfig:
+    """A critic, an adaptive coefficient in the memory, a reference and two optimisers that are reset."""
+    return tiny(
+        runs,
+        algorithm={"preset": "ppo", "kl": {"target": 0.01, "horizon": 20}, "reset": {"kind": "every", "steps": 3}},
+        critic={"lr": 1e-3},
+        train={"steps": 10, "updates_per_step": 2},
+        evaluation={"every": 3},
+        checkpoint={"every": 1},
+    )
+
+
+def test_killed_with_a_critic(tmp_path: Path) -> None:
+    begin = time.perf_counter()
+    assert in_child(lambda: train(with_a_critic(tmp_path / "whole"), reward=digits_reward())) == 0
+    seconds = time.perf_counter() - begin
+    rng, killed, runs = random.Random(1), 0, tmp_path / "killed"
+    for _ in range(4):
+        resume = lambda: train(with_a_critic(runs), reward=digits_reward(), resume=True)  # noqa: E731
+        killed += in_child(resume, kill_after=rng.uniform(0.3, 0.7) * seconds) == -signal.SIGKILL
+    assert killed > 0
+    assert in_child(resume) == 0
+    assert contents(runs) == contents(tmp_path / "whole")
+    for file in ("model.safetensors", "value_head.safetensors"):
+        one, other = (folder / "tiny" / "critic" / file for folder in (runs, tmp_path / "whole"))
+        assert one.read_bytes() == other.read_bytes(), file
+
+
 @pytest.mark.parametrize("victim", ["weights", "moments", "rename"])
 def test_killed_in_the_middle_of_writing_a_checkpoint(
     victim: str, uninterrupted: tuple[dict[str, bytes], float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
