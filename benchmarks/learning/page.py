@@ -30,21 +30,25 @@ COLUMNS = ("preset", "before", "after", "difference", "each seed after", "seeds 
 EMPTY = "# Does every preset learn?\n\n<!-- results -->\n<!-- /results -->\n\n<!-- settings -->\n<!-- /settings -->\n"
 
 
-def write_page(path: Path, records: Records, shown: Sequence[str], seeds: Sequence[int]) -> None:
+def write_page(path: Path, records: Records, seeds: Sequence[int]) -> None:
     """Put the results and the settings into the page, which is made where there is none.
 
     Args:
         path: of the page.
-        records: of finished runs, by preset and seed.
-        shown: presets, and the control where it is wanted; one without all of its seeds is left out.
+        records: of finished runs, by preset and seed; a preset without all of its seeds is left out.
         seeds: of each.
 
     Raises:
         DataError: a page without the comments between which they belong.
     """
+    shown = {
+        name: [records[name, seed] for seed in seeds]
+        for name in (*PRESETS, CONTROL)
+        if all((name, seed) in records for seed in seeds)
+    }
     text = path.read_text(encoding="utf-8") if path.exists() else EMPTY
-    text = between(text, "results", results(records, shown, seeds))
-    text = between(text, "settings", settings(shown))
+    text = between(text, "results", results(shown))
+    text = between(text, "settings", settings(list(shown)))
     write_atomic(path, text)
 
 
@@ -58,21 +62,19 @@ def between(text: str, name: str, content: str) -> str:
     return text[: text.index(begin) + len(begin)] + f"\n{content.strip()}\n\n" + text[text.index(end) :]
 
 
-def results(records: Records, shown: Sequence[str], seeds: Sequence[int]) -> str:
+def results(shown: Mapping[str, Sequence[Record]]) -> str:
     """The table, family by family, the control under it, and what the runs were made with."""
-    whole = {name: [records[name, seed] for seed in seeds if (name, seed) in records] for name in shown}
-    whole = {name: found for name, found in whole.items() if len(found) == len(seeds)}
     lines = [_line(*COLUMNS), "|" + "---|" * len(COLUMNS)]
     title = ""
     for name in PRESETS:
         title = FAMILIES.get(name, title)
-        if name in whole:
+        if name in shown:
             lines += _heading(title) if title else []
             title = ""
-            lines.append(_line(*row(name, whole[name])))
-    if CONTROL in whole:
-        lines += [*_heading("A coin toss as reward"), _line(*row(CONTROL, whole[CONTROL]))]
-    return "\n".join(lines) + "\n\n" + environment(records)
+            lines.append(_line(*row(name, shown[name])))
+    if CONTROL in shown:
+        lines += [*_heading("A coin toss as reward"), _line(*row(CONTROL, shown[CONTROL]))]
+    return "\n".join(lines) + "\n\n" + environment([record for found in shown.values() for record in found])
 
 
 def row(name: str, found: Sequence[Record]) -> tuple[str, ...]:
@@ -120,10 +122,10 @@ def settings(shown: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def environment(records: Records) -> str:
+def environment(records: Sequence[Record]) -> str:
     """Versions and machine of the runs; more than one line where they differ."""
     lines = set()
-    for record in records.values():
+    for record in records:
         made = record["environment"]
         packages = ", ".join(f"{name} {made['packages'][name]}" for name in ("torch", "transformers", "numpy"))
         lines.add(f"Python {made['python']}, {packages}, {made['machine']}, one thread a run.")

@@ -60,10 +60,10 @@ DIFFERENCES: dict[str, Difference] = {
         {
             "reward.wrong": -1.0,
             "task.train_size": 512,
-            "algorithm.interruption": {"share": 0.8, "phrase": "\n", "close": ">"},
+            "algorithm.interruption": {"share": 0.8, "phrase": ">", "close": ">"},
         },
         "rewards as in the paper. Few enough problems that they come back, which its rule for solved ones is about. Its phrase "
-        "has 81 characters, twice the budget: a line break stands for it, after 32 tokens without the sign that opens the answer",
+        "has 81 characters, twice the budget: the sign that opens the answer stands for it, after 32 tokens without one",
     ),
     "kimi_k15": Difference(
         {"optimiser.lr": 7e-5, "task.train_size": 512},

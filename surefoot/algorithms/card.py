@@ -156,12 +156,17 @@ def equation(objective: Objective, latex: bool = False) -> list[str]:
     """The composed objective, line by line: text of at most 110 columns, or an ``aligned`` environment of LaTeX."""
     if latex:
         return _aligned(blocks(objective, latex=True))
-    text: list[str] = []
+    return [line for _, lines in statements(objective) for line in lines]
+
+
+def statements(objective: Objective, width: int = WIDTH) -> list[tuple[str, list[str]]]:
+    """What the text of the equation says, one by one: each heading and each part, with its lines of at most ``width``."""
+    found: list[tuple[str, list[str]]] = []
     for heading, said in blocks(objective):
         margin = "  " if heading else ""
-        text += ["", heading] if heading else []
-        text += [margin + line for one in said for line in notation.lines(one, WIDTH - len(margin))]
-    return text
+        found += [(heading, ["", heading])] if heading else []
+        found += [(one, [margin + line for line in notation.lines(one, width - len(margin))]) for one in said]
+    return found
 
 
 def _aligned(found: list[tuple[str, list[str]]]) -> list[str]:

@@ -80,6 +80,8 @@ def _words(source: str) -> Iterator[tuple[str, int, int]]:
 def lines(text: str, width: int) -> list[str]:
     """A line of text, broken where a definition begins (after two spaces), then between words; what follows is indented.
 
+    A word is never broken: one that is wider, with its indentation, stands alone on a line that is too wide.
+
     >>> lines("w = exp(-4 k),  k = KL(p || q)", 20)
     ['w = exp(-4 k),', '    k = KL(p || q)']
     """
@@ -89,7 +91,7 @@ def lines(text: str, width: int) -> list[str]:
     for part in _DEFINITION.split(text):
         found += textwrap.wrap(
             part,
-            width,
+            max(width, 1),
             initial_indent="    " if found else "",
             subsequent_indent="        " if found else "    ",
             break_long_words=False,

@@ -19,8 +19,12 @@ from torch.nn.functional import logsigmoid
 from surefoot.algorithms.part import part
 from surefoot.algorithms.preference_pairs import Labelled, Pairs
 
-Beta = Annotated[float, Field(gt=0)]
-Weight = Annotated[float, Field(gt=0)]
+# An infinite number would make the loss infinite, or infinity minus infinity.
+Beta = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Margin = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Smoothing = Annotated[float, Field(ge=0, lt=0.5, allow_inf_nan=False)]
+Decay = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 SHIFT = "bco_shift"
 
@@ -61,7 +65,7 @@ def dpo(
     pairs: Pairs,
     *,
     beta: Beta = 0.1,
-    label_smoothing: Annotated[float, Field(ge=0, lt=0.5)] = 0.0,
+    label_smoothing: Smoothing = 0.0,
     length_normalise: bool = False,
 ) -> Tensor:
     """A logistic regression on the margin r_w - r_l (DPO, arXiv 2305.18290).
@@ -82,7 +86,7 @@ def dpo(
     "reference",
 )
 def ipo(pairs: Pairs, *, beta: Beta = 0.1, length_normalise: bool = False) -> Tensor:
-    """Pulls the margin to 1 / (2 beta) instead of pushing it on for ever (IPO, arXiv 2310.12036).
+    """Pulls the margin to 1/(2 beta) instead of pushing it on for ever (IPO, arXiv 2310.12036).
 
     The log-ratios are sums over the completion, as in the paper; libraries that normalise them by length compute something
     else under this name.
@@ -97,7 +101,7 @@ def ipo(pairs: Pairs, *, beta: Beta = 0.1, length_normalise: bool = False) -> Te
     "reference",
 )
 def hinge(pairs: Pairs, *, beta: Beta = 0.1) -> Tensor:
-    """No loss once the margin is 1 / beta (SLiC-HF, arXiv 2305.10425; with a reference as in RSO, arXiv 2309.06657)."""
+    """No loss once the margin is 1/beta (SLiC-HF, arXiv 2305.10425; with a reference as in RSO, arXiv 2309.06657)."""
     return (1 - beta * _margin(pairs)).clamp(min=0)
 
 
@@ -107,7 +111,7 @@ def hinge(pairs: Pairs, *, beta: Beta = 0.1) -> Tensor:
     r"\ell_p = -\log\sigma\Big({beta:g}\big(\tfrac{{\log\pi_\theta(y_w)}}{{|y_w|}}-\tfrac{{\log\pi_\theta(y_l)}}{{|y_l|}}\big)"
     r"-{gamma:g}\Big)",
 )
-def simpo(pairs: Pairs, *, beta: Beta = 2.0, gamma: Annotated[float, Field(ge=0)] = 1.0) -> Tensor:
+def simpo(pairs: Pairs, *, beta: Beta = 2.0, gamma: Margin = 1.0) -> Tensor:
     """Mean log-probabilities instead of log-ratios, and a target margin (SimPO, arXiv 2405.14734). No reference policy.
 
     ``gamma`` is subtracted after scaling, as in the paper; where a library asks for the ratio gamma / beta, multiply.
@@ -135,7 +139,7 @@ def nca(pairs: Pairs, *, beta: Beta = 0.1) -> Tensor:
     "reference",
 )
 def sppo_hard(pairs: Pairs, *, beta: Beta = 0.1) -> Tensor:
-    """A target for each log-ratio, +- 1 / (2 beta) (SPPO, arXiv 2405.00675, with 1 and 0 as the chances to win)."""
+    """A target for each log-ratio, +- 1/(2 beta) (SPPO, arXiv 2405.00675, with 1 and 0 as the chances to win)."""
     chosen, rejected = pairs.log_ratios()
     target = 1 / (2 * beta)
     return (chosen - target).square() + (rejected + target).square()
@@ -149,7 +153,7 @@ def sppo_hard(pairs: Pairs, *, beta: Beta = 0.1) -> Tensor:
     "reference",
 )
 def cal_dpo(pairs: Pairs, *, beta: Beta = 0.1) -> Tensor:
-    """DPO with the log-ratios calibrated to +- 1 / (2 beta) (Cal-DPO, arXiv 2412.14516). The DPO term has a beta of 1."""
+    """DPO with the log-ratios calibrated to +- 1/(2 beta) (Cal-DPO, arXiv 2412.14516). The DPO term has a beta of 1."""
     return -logsigmoid(_margin(pairs)) + sppo_hard.fn(pairs, beta=beta)
 
 
@@ -199,7 +203,7 @@ def _bco_latex(beta: float, decay: float) -> str:
 
 
 @part("preference", _bco_text, _bco_latex, "reference", "memory")
-def bco(pairs: Pairs, *, beta: Beta = 0.1, decay: Annotated[float, Field(ge=0, le=1)] = 1.0) -> Tensor:
+def bco(pairs: Pairs, *, beta: Beta = 0.1, decay: Decay = 1.0) -> Tensor:
     """A classifier of chosen against rejected whose logit is the reward beta r (BCO, arXiv 2404.04656).
 
     With ``decay`` below 1 the reward is shifted by its running mean over both kinds, which brings the loss nearer to that of

@@ -6,6 +6,7 @@ flat, so no function below pads or masks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -153,7 +154,7 @@ def long2short_pairs(
     ``factor`` times as long. Shorter wrong completions teach nothing about length and are left out.
 
     Args:
-        lengths: tokens of each completion.
+        lengths: tokens of each completion, at least 1.
         correct: whether each is right.
         factor: above 1.
 
@@ -162,7 +163,7 @@ def long2short_pairs(
         none; or None where no completion is right.
 
     Raises:
-        AlgorithmError: a factor of 1 or less, or another number of lengths than of labels.
+        AlgorithmError: a factor of 1 or less, another number of lengths than of labels, or a length below 1.
     """
     if len(lengths) != len(correct):
         raise AlgorithmError(f"{len(lengths)} lengths and {len(correct)} labels: expected one of each per completion")
@@ -170,6 +171,12 @@ def long2short_pairs(
         raise AlgorithmError(
             f"factor = {factor:g} would set equally long right answers against each other: give more than 1"
         )
+    for i, length in enumerate(lengths):
+        if not 1 <= length < math.inf:
+            raise AlgorithmError(
+                f"completion {i} has {length} tokens: a completion needs at least one, its end-of-sequence token counts; "
+                "leave it out"
+            )
     right = [i for i, is_right in enumerate(correct) if is_right]
     if not right:
         return None

@@ -41,7 +41,7 @@ ipo = dpo.but(
     name="ipo",
     paper="Azar et al., A General Theoretical Paradigm to Understand Learning from Human Preferences (arXiv 2310.12036).",
     ancestor="dpo",
-    changes="regresses the margin to 1 / (2 beta) instead of a logistic loss.",
+    changes="regresses the margin to 1/(2 beta) instead of a logistic loss.",
     loss=preference.ipo(beta=0.1),
     note="Made against overfitting to pairs that everyone agrees on. The loss grows with the square of the distance, so "
     "outliers weigh much.",
@@ -52,7 +52,7 @@ hinge = dpo.but(
     paper="Liu et al., Statistical Rejection Sampling Improves Preference Optimization (arXiv 2309.06657), after Zhao et al., "
     "SLiC-HF: Sequence Likelihood Calibration with Human Feedback (arXiv 2305.10425).",
     ancestor="dpo",
-    changes="a hinge in place of the logistic loss: no gradient once the margin is 1 / beta.",
+    changes="a hinge in place of the logistic loss: no gradient once the margin is 1/beta.",
     loss=preference.hinge(beta=0.1),
     note="SLiC-HF itself has no reference policy and adds a regulariser; this is the form of RSO. Its sampling is "
     "no part of it.",
@@ -81,10 +81,10 @@ sppo_hard = dpo.but(
     name="sppo_hard",
     paper="Wu et al., Self-Play Preference Optimization for Language Model Alignment (arXiv 2405.00675).",
     ancestor="dpo",
-    changes="regresses each log-ratio to a target of its own, +- 1 / (2 beta).",
+    changes="regresses each log-ratio to a target of its own, +- 1/(2 beta).",
     loss=preference.sppo_hard(beta=0.1),
     note="The paper weighs by estimated chances to win and iterates with fresh pairs; here the labels are taken as certain. "
-    "1 / beta is the paper's eta.",
+    "1/beta is the paper's eta.",
 )
 
 cal_dpo = dpo.but(

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import Markdown
+from rich.measure import Measurement
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from surefoot.algorithms import card, notation, symbols
+from surefoot.algorithms import card, symbols
 from surefoot.algorithms.card import Objective
 from surefoot.algorithms.part import Part
 from surefoot.algorithms.preference_presets import PREFERENCES
@@ -54,11 +55,17 @@ def find(name: str, vary: Callable[[str], Objective] | None = None) -> Objective
         vary: makes the objective of that name under a configuration, where there is one.
 
     Raises:
-        AlgorithmError: no objective has that name; the message has the nearest.
+        AlgorithmError: no objective has that name; the message has the nearest, or how to list them.
         ConfigError: a configuration for an objective that no run trains.
     """
+    if not name.strip():
+        raise AlgorithmError(
+            f"the name of an objective is expected, got '{name}': give one, for instance surefoot cards grpo; "
+            "without any word, surefoot cards lists them"
+        )
     if not known(name):
-        raise AlgorithmError(f"there is no objective '{name}'.{nearest(name, [*PRESETS, *PREFERENCES])}")
+        near = nearest(name.lower(), [*PRESETS, *PREFERENCES])
+        raise AlgorithmError(f"there is no objective '{name}'.{near or ' List them: surefoot cards'}")
     if vary is None:
         return PRESETS[name] if name in PRESETS else PREFERENCES[name]
     if name in PREFERENCES:
@@ -168,7 +175,7 @@ def show_card(console: Console, objective: Objective) -> None:
         said.append(Text(objective.paper, style="dim"))
     if len(chain) > 1:
         said.append(" -> ".join([*(one.name for one in chain[:-1]), card.title(objective)]))
-    said.append(Panel(_wrapped(equation, console.width - 4), title="what runs", title_align="left"))
+    said.append(Panel(_equation(objective, console.width - 4), title="what runs", title_align="left"))
     if "trust" in objective.parts:
         said.append(Markdown(symbols.legend(equation), style="dim"))
     if len(chain) > 1:
@@ -178,7 +185,7 @@ def show_card(console: Console, objective: Objective) -> None:
     table = _table("part", "choice", "what it does")
     for slot, part in objective.parts.items():
         if not card.idle(part):
-            table.add_row(slot, _call(part), Markdown(card.summary(part)))
+            table.add_row(slot, _Call(part), Markdown(card.summary(part)))
     said += ["", table]
     if objective.note:
         said += ["", Markdown(f"**Assumptions and limits.** {card.note(objective)}")]
@@ -199,17 +206,15 @@ def show_difference(console: Console, one: Objective, other: Objective, names: S
         _print(console, f"{' and '.join(names)} have the same parts.")
     else:
         _print(console, _difference_table(one, other, names))
-    equations = [card.equation(objective) for objective in (one, other)]
-    for name, mine, theirs in zip(names, equations, reversed(equations), strict=True):
-        equation = _wrapped(mine, console.width, {line for line in mine if line not in theirs})
-        _print(console, "", Text(name, style="bold cyan"), equation)
+    for name, mine, theirs in zip(names, (one, other), (other, one), strict=True):
+        _print(console, "", Text(name, style="bold cyan"), _equation(mine, console.width, theirs))
 
 
 def _difference_table(one: Objective, other: Objective, names: Sequence[str]) -> Table:
     table = _table("part", *names)
     for slot, part in one.parts.items():
         if part != other.parts[slot]:
-            table.add_row(slot, _call(part), _call(other.parts[slot]))
+            table.add_row(slot, _Call(part), _Call(other.parts[slot]))
     return table
 
 
@@ -221,17 +226,29 @@ def _table(first: str, *others: str) -> Table:
     return table
 
 
-def _call(part: Part) -> Text:
-    return Text(repr(part))
+class _Call:
+    """A part with its numbers in a cell of a table; one that is too wide is broken after the bracket first."""
+
+    def __init__(self, part: Part) -> None:
+        self.text = repr(part)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Text(self.text).__rich_measure__(console, options)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        words = self.text.split(" ")
+        fits = max(len(word) for word in words) <= options.max_width
+        yield Text(self.text if fits else self.text.replace("(", "(\n", 1), overflow="fold")
 
 
-def _wrapped(equation: Iterable[str], width: int, bold: Iterable[str] = ()) -> Text:
-    """Lines of an equation, broken to a width."""
+def _equation(objective: Objective, width: int, other: Objective | None = None) -> Text:
+    """The text of an equation, at most as wide; what an ``other`` does not say alike stands out."""
+    width = min(width, card.WIDTH)
+    theirs = {statement for statement, _ in card.statements(other)} if other else set()
     found = Text()
-    for line in equation:
-        margin = " " * (len(line) - len(line.lstrip()))
-        pieces = notation.lines(line.lstrip(), width - len(margin))
-        found.append("".join(f"{margin}{piece}\n" for piece in pieces) or "\n", style="bold" if line in bold else "")
+    for statement, lines in card.statements(objective, width):
+        style = "bold" if other and statement not in theirs else ""
+        found.append("".join(f"{line}\n" for line in lines), style=style)
     found.rstrip()
     return found
 

@@ -5,12 +5,14 @@ PyTorch and Transformers take seconds to import; they are imported inside the co
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
+
+from surefoot.cli import output
 
 if TYPE_CHECKING:
     from surefoot.algorithms.card import Objective
@@ -129,7 +131,7 @@ def evaluate(
     else:
         where = f" (from {made_by})" if configs == [made_by] else ""
         print(f"task {task or config.task.name}, verifier {config.reward.verifier}{where}\n")
-        show_evaluation(Console(), record, config.evaluation.confidence)
+        show_evaluation(output.console(), record, config.evaluation.confidence)
 
 
 def doctor(context: typer.Context, configs: SomeConfigs = None, as_json: Json = False, pairs: Set = None) -> None:
@@ -144,7 +146,7 @@ def doctor(context: typer.Context, configs: SomeConfigs = None, as_json: Json = 
     if as_json:
         show_json([asdict(check) for check in checks])
     else:
-        show_checks(Console(), checks)
+        show_checks(output.console(), checks)
     if any(check.outcome == "fail" for check in checks):
         raise typer.Exit(1)
 
@@ -168,7 +170,7 @@ def cards(
     from surefoot.cli import cards as library
     from surefoot.cli.show import show_json
 
-    console = Console()
+    console = output.console()
     if not (words or pairs or diff):
         if as_json:
             show_json([library.entry(one) for family in library.FAMILIES.values() for one in family.values()])
@@ -205,8 +207,12 @@ def _objectives(words: Sequence[str], pairs: Sequence[str] | None, context: type
         given = [*(pairs or ()), *(f"algorithm.preset={name}" for name in preset)]
         return _read(RunConfig, files, given, context).algorithm.build()
 
-    files = [Path(word) for word in words if not library.known(word) and (Path(word).suffix or Path(word).exists())]
-    names = [word for word in words if Path(word) not in files]
+    # Not Path.exists, which fails on a word that is too long for a file's name; and "" is no folder here.
+    def is_file(word: str) -> bool:
+        return bool(word.strip()) and not library.known(word) and (Path(word).suffix != "" or os.path.exists(word))
+
+    files = [Path(word) for word in words if is_file(word)]
+    names = [word for word in words if not is_file(word)]
     if not names:
         return [varied()]
     return [library.find(name, varied if files or pairs else None) for name in names]
@@ -257,4 +263,4 @@ def _show_run(result: Any, confidence: float, as_json: bool) -> None:
     if as_json:
         show_json({"folder": str(result.folder), **result.summary})
     else:
-        show_run(Console(), result.folder, result.summary, confidence)
+        show_run(output.console(), result.folder, result.summary, confidence)

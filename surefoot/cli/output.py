@@ -1,4 +1,7 @@
-"""Standard output and error that never end a run: a reader that has gone or a full disk costs the words, not the work."""
+"""Where words go: a console of a width that they fit into, and standard output and error that never end a run.
+
+A reader that has gone or a full disk costs the words, not the work.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
+
+from rich.console import Console
+
+NARROWEST = 40  # columns; below it a terminal that wraps lines itself reads better than trees and tables that do
+UNKNOWN = 80  # columns, where a terminal says that it has none
+
+
+def console() -> Console:
+    """Standard output for what has a layout, as wide as the terminal (``COLUMNS``), but never under 40 columns."""
+    found = Console()
+    if found.width < NARROWEST:
+        found.width = NARROWEST if found.width > 0 else UNKNOWN
+    return found
 
 
 class Forgiving:
