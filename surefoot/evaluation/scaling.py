@@ -26,6 +26,10 @@ from surefoot.extras import require
 # A, C_mid and B are three numbers: with three points the curve goes through all of them and the fit says nothing.
 FEWEST_POINTS = 4
 
+# Of the log odds from the first to the last point, and of the gain so far. A mean reward over fewer than a million completions
+# moves by more; what is less is rounding, and says nothing about a curve.
+SMALLEST_RISE = 1e-6
+
 
 @dataclass(frozen=True)
 class ScalingFit:
@@ -70,18 +74,23 @@ class ScalingGrid:
             GPU-hours; their step, about 403, bounds how exact C_mid can be.
 
     Raises:
-        ConfigError: fewer than three values, or values that do not ascend.
+        ConfigError: fewer than three values, values that do not ascend, or what is no finite number.
     """
 
     asymptotes: np.ndarray = field(default_factory=_asymptotes)
     midpoints: np.ndarray = field(default_factory=_midpoints)
 
     def __post_init__(self) -> None:
-        for name, values in (("asymptotes", self.asymptotes), ("midpoints", self.midpoints)):
-            if np.ndim(values) != 1 or len(values) < 3 or not (np.diff(values) > 0).all():
+        for name, given in (("asymptotes", self.asymptotes), ("midpoints", self.midpoints)):
+            values = _numbers(given)
+            ascending = (
+                values is not None and values.ndim == 1 and np.isfinite(values).all() and (np.diff(values) > 0).all()
+            )
+            if values is None or not ascending or len(values) < 3:
                 raise ConfigError(
-                    f"the grid's {name} must be at least 3 ascending numbers, got {np.size(values)}: {values}"
+                    f"the grid's {name} must be at least 3 ascending, finite numbers, got {np.size(given)}: {given}"
                 )
+            object.__setattr__(self, name, values)
         if not self.midpoints[0] > 0:
             raise ConfigError(f"the grid's midpoints are amounts of compute, above 0, got {self.midpoints[0]:g}")
 
@@ -110,11 +119,12 @@ def fit(
         start: points with less compute are left out.
 
     Raises:
-        DataError: fewer than four points, a point that is not between R_0 and A, or a reward that does not rise (B <= 0).
+        DataError: fewer than four points, what is no finite number, a point that is not between R_0 and A, or a reward that does
+            not rise (B <= 0, or rounding).
         ConfigError: the best A or C_mid is at the edge of the grid, so a better one may be outside.
         MissingExtraError: SciPy is not installed.
     """
-    compute, reward = _checked(compute_n, reward_n, initial, start, FEWEST_POINTS)
+    compute, reward, initial = _checked(compute_n, reward_n, initial, start, FEWEST_POINTS)
     grid = grid or ScalingGrid()
     optimize = require("scipy.optimize", "fits", "the fit of reward against compute")
     best = ScalingFit(initial, np.nan, np.nan, np.nan, np.inf, len(compute))
@@ -123,11 +133,7 @@ def fit(
             error, exponent = _best_exponent(optimize, compute, reward, initial, asymptote, midpoint)
             if error < best.squared_error:
                 best = ScalingFit(initial, asymptote, midpoint, exponent, error, len(compute))
-    if not best.exponent > 0:
-        raise DataError(
-            f"the best curve has B = {best.exponent:.3g}: the reward does not rise with compute, or too little to "
-            "tell where it tends to"
-        )
+    _refuse_no_rise(best.exponent, compute)
     _refuse_edges(grid, best)
     _refuse_above(reward, best.asymptote)
     return best
@@ -147,18 +153,29 @@ def fit_at(
         asymptote: A, above every reward.
 
     Raises:
-        DataError: fewer than two amounts of compute, a point that is not between R_0 and A, or B <= 0.
+        DataError: fewer than two amounts of compute, what is no finite number, a point that is not between R_0 and A, a reward
+            that does not rise (B <= 0, or rounding), or rises so little that C_mid is no number.
     """
-    compute, reward = _checked(compute_n, reward_n, initial, start, 2)
+    compute, reward, initial = _checked(compute_n, reward_n, initial, start, 2)
+    asymptote = _number("the asymptote A", asymptote)
+    if not asymptote > initial:
+        raise DataError(
+            f"the asymptote A = {asymptote:g} must be above R_0 = {initial:g}: it is what the reward rises to"
+        )
     _refuse_above(reward, asymptote)
     share = (reward - initial) / (asymptote - initial)
     log_odds = np.log(share) - np.log1p(-share)
     log_compute = np.log(compute)
     centred = log_compute - log_compute.mean()
     exponent = float(centred @ log_odds / (centred @ centred))
-    if not exponent > 0:
-        raise DataError(f"the line has the slope B = {exponent:.3g}: the reward does not rise with compute")
-    midpoint = float(np.exp(log_compute.mean() - log_odds.mean() / exponent))
+    _refuse_no_rise(exponent, compute)
+    log_midpoint = float(log_compute.mean() - log_odds.mean() / exponent)
+    if not np.log(np.finfo(np.float64).tiny) < log_midpoint < np.log(np.finfo(np.float64).max):
+        raise DataError(
+            f"the reward rises so little (B = {exponent:.3g}) that half of the gain would be reached at a compute of "
+            f"exp({log_midpoint:.3g}): give an asymptote nearer to the rewards, or points over more compute"
+        )
+    midpoint = float(np.exp(log_midpoint))
     residual = curve(compute, initial, asymptote, midpoint, exponent) - reward
     return ScalingFit(initial, asymptote, midpoint, exponent, float(residual @ residual), len(compute))
 
@@ -184,13 +201,18 @@ def _best_exponent(
 
 def _checked(
     compute_n: np.ndarray, reward_n: np.ndarray, initial: float, start: float, fewest: int
-) -> tuple[np.ndarray, np.ndarray]:
-    compute, reward = np.asarray(compute_n, dtype=np.float64), np.asarray(reward_n, dtype=np.float64)
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """The points from the start on, and R_0, in float64."""
+    initial, start = _number("the reward before training R_0", initial), _number("start", start)
+    compute, reward = _numbers(compute_n), _numbers(reward_n)
+    if compute is None or reward is None:
+        name, given = ("compute", compute_n) if compute is None else ("rewards", reward_n)
+        raise DataError(f"a fit needs {name} in numbers, one for each point, got {given!r:.80}")
     if compute.ndim != 1 or compute.shape != reward.shape:
         raise DataError(
             f"a fit needs as many rewards as amounts of compute, got the shapes {reward.shape} and {compute.shape}"
         )
-    if not (np.isfinite(compute).all() and np.isfinite(reward).all() and np.isfinite(initial)):
+    if not (np.isfinite(compute).all() and np.isfinite(reward).all()):
         raise DataError("a fit needs finite compute and rewards: leave out points that are not")
     if not (compute > 0).all():
         raise DataError(
@@ -210,7 +232,35 @@ def _checked(
             f"every reward must be above R_0 = {initial:g}, and one is {reward.min():g}: leave out the start of the run (start), "
             "or there was no gain"
         )
-    return compute, reward
+    if not np.ptp(reward) > SMALLEST_RISE * (reward.max() - initial):
+        raise DataError(
+            f"all {len(reward)} rewards are {reward.max():g}: the reward does not rise with compute, so any curve would do"
+        )
+    return compute, reward, initial
+
+
+def _numbers(given: object) -> np.ndarray | None:
+    """As float64; None for what is not numbers (text, dates, lists of unequal length)."""
+    try:
+        found = np.asarray(given)
+        return found.astype(np.float64) if found.dtype.kind in "biufO" else None
+    except (TypeError, ValueError):
+        return None
+
+
+def _number(name: str, given: object) -> float:
+    value = _numbers(given)
+    if value is None or value.ndim > 0 or not np.isfinite(value):
+        raise DataError(f"{name} must be a finite number, got {given!r:.80}")
+    return float(value)
+
+
+def _refuse_no_rise(exponent: float, compute: np.ndarray) -> None:
+    if not exponent * np.ptp(np.log(compute)) > SMALLEST_RISE:
+        raise DataError(
+            f"the best curve has B = {exponent:.3g}: the reward does not rise with compute, or too little to tell where it "
+            "tends to"
+        )
 
 
 def _refuse_above(reward: np.ndarray, asymptote: float) -> None:

@@ -48,11 +48,21 @@ def build(config: TaskConfig) -> Task:
         rng = generator("addition", config.seed, digits, counter)
         a, b = _draw(rng, digits), _draw(rng, digits)
         content = f"{a}+{b}="
-        prompt = Prompt(content_id("addition", content), content, str(a + b), {"digits": digits})
+        metadata = {"digits": digits, "difficulty": carries(a, b)}
+        prompt = Prompt(content_id("addition", content), content, str(a + b), metadata)
         return Candidate(prompt, key=sorted((a, b)))
 
     train, heldout = generate_unique(config, candidate)
     return Task(config.name, train, heldout, verify=verify, demonstrate=demonstrate)
+
+
+def carries(a: int, b: int) -> int:
+    """How often something is carried when the two are added on paper: the label that a curriculum goes by."""
+    return (digit_sum(a) + digit_sum(b) - digit_sum(a + b)) // 9
+
+
+def digit_sum(number: int) -> int:
+    return sum(int(digit) for digit in str(number))
 
 
 def verify(prompt: Prompt, text: str) -> Score:

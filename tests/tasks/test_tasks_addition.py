@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surefoot.tasks.addition import build, demonstrate, verify
+from surefoot.tasks.addition import build, carries, demonstrate, verify
 from surefoot.tasks.config import TaskConfig
 from surefoot.types import Prompt, Status
 
@@ -148,3 +148,8 @@ def test_operands_have_the_digits_that_were_asked_for(digits: int):
         a, b = prompt.text.rstrip("=").split("+")
         assert len(a) == len(b) == digits
         assert prompt.answer == str(int(a) + int(b))
+
+
+@pytest.mark.parametrize(("a", "b", "count"), [(123, 456, 0), (129, 456, 1), (999, 1, 3), (555, 555, 3), (0, 0, 0)])
+def test_the_label_is_the_number_of_carries(a: int, b: int, count: int) -> None:
+    assert carries(a, b) == count
