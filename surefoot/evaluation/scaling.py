@@ -207,7 +207,7 @@ def _checked(
     compute, reward = _numbers(compute_n), _numbers(reward_n)
     if compute is None or reward is None:
         name, given = ("compute", compute_n) if compute is None else ("rewards", reward_n)
-        raise DataError(f"a fit needs {name} in numbers, one for each point, got {given!r:.80}")
+        raise DataError(f"a fit needs {name} in numbers, one for each point, got {' '.join(repr(given).split()):.80}")
     if compute.ndim != 1 or compute.shape != reward.shape:
         raise DataError(
             f"a fit needs as many rewards as amounts of compute, got the shapes {reward.shape} and {compute.shape}"

@@ -137,6 +137,15 @@ def test_what_happens_before_the_loss_stands_under_headings() -> None:
     assert re.findall(r"\[6pt\]\n& \\textbf\{(.*?)\} \\\\", source) == headings
 
 
+@every_objective
+def test_an_equation_of_another_width_says_the_same(objective: Objective) -> None:
+    said = " ".join(" ".join(card.equation(objective)).split())
+    for width in (60, 200):
+        lines = [line for _, lines in card.statements(objective, width) for line in lines]
+        assert " ".join(" ".join(lines).split()) == said
+        assert width == 60 or all(len(line) <= width for line in lines)
+
+
 def test_a_penalty_stands_where_it_is_taken_off() -> None:
     before = card.equation(PRESETS["rloo"])
     assert before[before.index("rewards") + 1].strip().startswith("R_it <- R_it - 0.05 k1(")
@@ -270,6 +279,8 @@ def test_lines_break_where_definitions_begin() -> None:
     assert notation.lines("a = b c,  b = d;  c = e", 10) == ["a = b c,", "    b = d;", "    c = e"]
     assert notation.lines("one two three four", 9) == ["one two", "    three", "    four"]
     assert notation.lines("clip(x, 1-0.2)", 12) == ["clip(x,", "    1-0.2)"], "a minus is no hyphen"
+    for width in (1, 0, -2):
+        assert notation.lines("one, two", width) == ["one,", "    two"], "a word is never broken"
     wide = r"A = f(a,\;b),\; " + "x" * 90 + r",\;\begin{cases}a,\;b\end{cases}"
     assert notation.latex_lines(wide) == [r"A = f(a,\;b),", "x" * 90 + ",", r"\begin{cases}a,\;b\end{cases}"]
     assert notation.latex_lines(r"a,\;b") == [r"a,\;b"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -82,6 +83,17 @@ def test_every_number_is_in_the_equation(kind: str) -> None:
         assert other.latex != part.latex, f"{number} is not in the LaTeX"
 
 
+@pytest.mark.parametrize("kind", sorted(REGISTRY["preference"]))
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_numbers_that_are_not_finite_are_refused(kind: str, value: float) -> None:
+    part = REGISTRY["preference"][kind]()
+    numbers = [name for name, present in part.numbers.items() if not isinstance(present, bool)]
+    assert numbers
+    for number in numbers:
+        with pytest.raises(AlgorithmError, match=number):
+            part.but(**{number: value})
+
+
 def test_a_variant_differs_in_what_was_named() -> None:
     base = PREFERENCES["dpo"]
     assert base.but(loss={"beta": 0.05}).loss == dpo(beta=0.05)
@@ -97,6 +109,7 @@ def test_a_variant_differs_in_what_was_named() -> None:
         ({"loss": "dop"}, "Did you mean 'dpo'?"),
         ({"loss": {"bata": 0.1}}, "Did you mean 'beta'?"),
         ({"loss": {"beta": 0.0}}, "greater than 0"),
+        ({"loss": {"beta": math.inf}}, "a finite number"),
         ({"loss": {"label_smoothing": 0.5}}, "less than 0.5"),
         ({"trust": "clip"}, "has no 'trust'"),
         ({"loss": trust.score()}, "not a part for the slot 'preference'"),
@@ -280,3 +293,11 @@ def test_long2short_refuses_what_makes_no_pairs() -> None:
         long2short_pairs([5, 5], [True, True], factor=1.0)
     with pytest.raises(AlgorithmError, match="2 lengths and 1 labels"):
         long2short_pairs([5, 5], [True])
+
+
+@pytest.mark.parametrize("length", [0, -3, math.nan, math.inf])
+@pytest.mark.parametrize("right", [True, False])
+def test_long2short_refuses_lengths_that_no_completion_has(length: Any, right: bool) -> None:
+    """An empty right answer would be at least as long as any multiple of itself, and so preferred to itself."""
+    with pytest.raises(AlgorithmError, match=f"completion 1 has {length} tokens"):
+        long2short_pairs([5, length], [True, right])

@@ -181,6 +181,13 @@ def test_two_side_by_side_for_programs(surefoot: Command) -> None:
         (["gropo"], ["there is no objective 'gropo'. Did you mean 'grpo'?"]),
         (["grpo", "dapp", "--diff"], ["there is no objective 'dapp'. Did you mean 'dapo'?"]),
         (["orop"], ["Did you mean 'orpo'?"]),
+        (["nonexist"], ["there is no objective 'nonexist'. List them: surefoot cards"]),
+        (["GRPO"], ["Did you mean 'grpo'?"]),
+        (["x" * 300], ["there is no objective 'xxx", "List them: surefoot cards"]),
+        ([""], ["the name of an objective is expected, got ''", "surefoot cards lists them"]),
+        ([" "], ["the name of an objective is expected, got ' '"]),
+        (["grpo", "", "--diff"], ["the name of an objective is expected, got ''"]),
+        (["."], ["the configuration . is a folder"]),
         (["--diff"], ["two objectives, got 0 (none)", "surefoot cards grpo dapo --diff"]),
         (["grpo", "--diff"], ["two objectives, got 1 (grpo)"]),
         (["grpo", "dapo", "rloo", "--diff"], ["two objectives, got 3 (grpo, dapo, rloo)"]),
@@ -225,6 +232,47 @@ def test_a_terminal_gets_colours_and_a_panel(surefoot: Command, monkeypatch: pyt
     compared = surefoot("cards", "grpo", "dapo", "--diff").out
     bold = "".join(re.findall(r"\x1b\[1m([^\x1b]*)", compared))
     assert "L = (1/N_tokens) sum_it l_it" in bold and "x_it = pi" not in bold, "lines of one alone stand out"
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "6", "39"])
+def test_a_terminal_that_is_too_narrow_wraps_by_itself(
+    surefoot: Command, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    words = [[], ["ppo"], ["grpo", "dapo", "--diff"]]
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80" if columns == "0" else "40")  # none at all is not known
+    wanted = [surefoot("cards", *given) for given in words]
+    monkeypatch.setenv("COLUMNS", columns)
+    done = [surefoot("cards", *given) for given in words]
+    assert done == wanted and all((one.code, one.err) == (0, "") and one.out.strip() for one in done)
+
+
+@pytest.mark.parametrize("width", [1, 4, 6, 20])
+def test_a_console_of_any_width_takes_a_card(width: int) -> None:
+    file = StringIO()
+    cards.show_card(Console(file=file, force_terminal=True, width=width, color_system=None), PRESETS["ppo"])
+    cards.show_difference(Console(file=file, force_terminal=True, width=width), PRESETS["grpo"], PRESETS["dapo"], "ab")
+    assert file.getvalue()
+
+
+@pytest.mark.parametrize("width", [72, 80, 100])
+def test_no_bracket_of_a_part_stands_alone(width: int) -> None:
+    file = StringIO()
+    for name in ("scalerl", "kimi_k15", "gspo", "dpo"):
+        console = Console(file=file, force_terminal=True, width=width, color_system=None)
+        cards.show_card(console, EVERY[name])
+    shown = file.getvalue()
+    assert "no_positive_resampling(" in shown
+    assert not re.search(r"(?m)^[\w ]* \)(?= |$)", shown)
+
+
+def test_an_equation_is_broken_once(surefoot: Command) -> None:
+    """Not first to the width of a card and then to that of the terminal, which leaves short lines between."""
+    lines = surefoot("cards", "grpo", "scalerl", "--diff").out.splitlines()
+    assert "      time is up. Let me stop thinking and formulate a final answer now." in lines
+    file = StringIO()
+    cards.show_card(Console(file=file, force_terminal=True, width=80, color_system=None), PRESETS["scalerl"])
+    assert "Let me stop thinking and formulate a final answer   │\n" in file.getvalue()
 
 
 def test_the_page_of_cards_is_the_one_that_the_code_gives() -> None:

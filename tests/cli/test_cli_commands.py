@@ -125,7 +125,7 @@ def test_a_defect_keeps_its_traceback(surefoot: Callable[..., Outcome], monkeypa
 
 def test_ctrl_c_says_how_to_go_on_and_it_does(surefoot: Callable[..., Outcome], workplace: Path) -> None:
     """Interrupt a real process in the middle of a run, then paste the command that it printed."""
-    words = [sys.executable, "-m", "surefoot", "train", "tiny.toml", "--train.steps", "12", "--checkpoint.every", "1"]
+    words = [sys.executable, "-m", "surefoot", "train", "tiny.toml", "--train.steps", "40", "--checkpoint.every", "1"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     metrics = workplace / "runs" / "tiny" / "metrics.jsonl"
     while process.poll() is None and len(read_lines(metrics)) < 3:
@@ -139,7 +139,7 @@ def test_ctrl_c_says_how_to_go_on_and_it_does(surefoot: Callable[..., Outcome], 
     command = said[0].split(": ")[-1].split()
     assert command == ["surefoot", *words[3:], "--resume"]
     assert surefoot(*command[1:]).code == 0
-    assert [record["step"] for record in read_lines(metrics)] == list(range(1, 13))
+    assert [record["step"] for record in read_lines(metrics)] == list(range(1, 41))
 
 
 def test_a_reader_that_leaves_is_no_error(workplace: Path) -> None:

@@ -182,7 +182,7 @@ def test_the_numbers_of_a_part_may_be_infinite() -> None:
 
 
 def test_a_part_whose_name_is_a_number_and_a_rate_in_the_wrong_table() -> None:
-    with pytest.raises(SurefootError, match=r"algorithm.trust = '?3'? is not known"):
+    with pytest.raises(SurefootError, match=r"algorithm.trust.kind = 3: expected the name of a part"):
         load(RunConfig, [], {"algorithm.trust": {"kind": 3}})
     with pytest.raises(ConfigError, match=r"'train.lr'. Did you mean 'critic.lr' or 'optimiser.lr'\?"):
         load(RunConfig, [], {"train.lr": 1})

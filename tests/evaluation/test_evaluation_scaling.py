@@ -139,11 +139,55 @@ def test_a_point_above_the_asymptote_is_refused() -> None:
         ([1.0, 2.0], [0.2, float("nan")], "finite"),
         ([2.0, 2.0], [0.2, 0.3], "at least 2 points at different compute and got 1"),
         ([1.0, 2.0], [0.3, 0.2], "does not rise"),
+        ([1.0, 10.0, 100.0], [0.2, 0.3, 0.2], "does not rise"),
+        ([1.0, 2.0], [0.3, 0.30001], r"half of the gain would be reached at a compute of exp\("),
+        ([1.0, 2.0], [0.55, 0.55001], r"half of the gain would be reached at a compute of exp\(-"),
+        (["a", "b"], [0.2, 0.3], r"compute in numbers, one for each point, got \['a', 'b'\]"),
+        ([1.0, 2.0], ["0.2", "0.3"], "rewards in numbers"),
+        ([[1.0], [2.0, 3.0]], [0.2, 0.3], "compute in numbers"),
     ],
 )
-def test_points_that_cannot_be_fitted_are_refused(compute: list[float], reward: list[float], says: str) -> None:
+@pytest.mark.filterwarnings("error")
+def test_points_that_cannot_be_fitted_are_refused(compute: Any, reward: Any, says: str) -> None:
     with pytest.raises(DataError, match=says):
-        fit_at(np.array(compute), np.array(reward), 0.1, 0.6)
+        fit_at(compute, reward, 0.1, 0.6)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("level", [0.1000001, 0.2, 0.25, 0.3, 0.39, 0.5, 0.59])
+@pytest.mark.parametrize("noise", [0.0, 1e-15])
+def test_a_flat_reward_has_no_curve(level: float, noise: float) -> None:
+    compute = np.linspace(20, 600, 12)
+    reward = np.full(12, level) + noise * np.arange(12)
+    with pytest.raises(DataError, match="does not rise"):
+        fit_at(compute, reward, 0.1, 0.65)
+    with pytest.raises(DataError, match="does not rise"):
+        fit(compute, reward, 0.1, grid=SMALL)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("given", [float("nan"), float("inf"), -float("inf"), "0.65", None, [0.65]])
+def test_numbers_that_are_none_are_refused(given: Any) -> None:
+    compute, reward = points()
+    for name, numbers in (
+        ("asymptote A", {"initial": 0.1, "asymptote": given}),
+        ("R_0", {"initial": given, "asymptote": 0.65}),
+        ("start", {"initial": 0.1, "asymptote": 0.65, "start": given}),
+    ):
+        with pytest.raises(DataError, match=f"{name} must be a finite number, got "):
+            fit_at(compute, reward, **numbers)
+
+
+def test_an_asymptote_below_the_start_is_no_plateau() -> None:
+    with pytest.raises(DataError, match=r"A = 0.05 must be above R_0 = 0.1"):
+        fit_at(*points(), 0.1, 0.05)
+
+
+def test_plain_lists_are_numbers_too() -> None:
+    compute, reward = points()
+    assert fit_at(compute.tolist(), reward.tolist(), 0.1, 0.65) == fit_at(compute, reward, 0.1, 0.65)  # type: ignore[arg-type]
+    grid = ScalingGrid(SMALL.asymptotes.tolist(), SMALL.midpoints.tolist())  # type: ignore[arg-type]
+    assert fit(compute, reward, 0.1, grid=grid) == fit(compute, reward, 0.1, grid=SMALL)
 
 
 @pytest.mark.parametrize(
@@ -153,8 +197,11 @@ def test_points_that_cannot_be_fitted_are_refused(compute: list[float], reward: 
         ([0.5, 0.6, 0.6], [1, 2, 3]),
         ([0.5, 0.6, 0.7], [0, 1, 2]),
         ([0.5, 0.6, 0.7], [[1, 2, 3]]),
+        ([0.5, 0.6, float("inf")], [1, 2, 3]),
+        ([0.5, 0.6, 0.7], [1, 2, float("inf")]),
+        (["a", "b", "c"], [1, 2, 3]),
     ],
 )
-def test_grids_without_an_inside_are_refused(asymptotes: list[float], midpoints: Any) -> None:
+def test_grids_without_an_inside_are_refused(asymptotes: Any, midpoints: Any) -> None:
     with pytest.raises(ConfigError, match="grid"):
         ScalingGrid(np.array(asymptotes), np.array(midpoints))
