@@ -227,7 +227,7 @@ def _table(first: str, *others: str) -> Table:
 
 
 class _Call:
-    """A part with its numbers in a cell of a table; one that is too wide is broken after the bracket first."""
+    """A part with its numbers in a cell of a table; one that is too wide is broken at the bracket first."""
 
     def __init__(self, part: Part) -> None:
         self.text = repr(part)
@@ -236,9 +236,10 @@ class _Call:
         return Text(self.text).__rich_measure__(console, options)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        words = self.text.split(" ")
-        fits = max(len(word) for word in words) <= options.max_width
-        yield Text(self.text if fits else self.text.replace("(", "(\n", 1), overflow="fold")
+        name, numbers = self.text.split("(", 1)
+        broken = f"{name}(\n{numbers}" if len(name) < options.max_width else f"{name}\n({numbers}"
+        fits = max(len(word) for word in self.text.split(" ")) <= options.max_width
+        yield Text(self.text if fits else broken, overflow="fold")
 
 
 def _equation(objective: Objective, width: int, other: Objective | None = None) -> Text:

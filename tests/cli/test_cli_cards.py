@@ -263,7 +263,19 @@ def test_no_bracket_of_a_part_stands_alone(width: int) -> None:
         cards.show_card(console, EVERY[name])
     shown = file.getvalue()
     assert "no_positive_resampling(" in shown
-    assert not re.search(r"(?m)^[\w ]* \)(?= |$)", shown)
+    assert not re.search(r"(?m)^[\w ]* [()](?= |$)", shown)
+
+
+def test_a_part_is_broken_at_its_bracket(surefoot: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    rows = [line.split() for line in surefoot("cards", "grpo", "dapo", "--diff").out.splitlines()]
+    at = rows.index(["shaping", "none()", "soft_overlong"])
+    assert rows[at + 1 : at + 5] == [
+        ["(share=0.2,"],
+        ["tokens=0,"],
+        ["factor=1.0)"],
+        ["selection", "keep()", "refill("],
+    ]
 
 
 def test_an_equation_is_broken_once(surefoot: Command) -> None:
