@@ -21,7 +21,7 @@ def _text(form: str, order: int) -> str:
     top = order or "N"
     return {
         "conditional": "A_i = r_i N/K_g",
-        "control_variate": "A_i = r_i N/K_g - 1",
+        "control_variate": "A_i = r_i N/K_g - 1, and -1 where K_g = 0",
         "mean_normalised": "A_i = r_i N/K_g - 1 where K_g > 0, else 0",
         "subset": f"A_i = r_i sum_(k < T) C(N-K_g, k) / C(N-1, k),  T = {top}",
         "maclaurin": f"A_i = r_i - (1 - r_i) sum_(0 < j < T) C(N-K_g-1, j) / C(N-1, j),  T = {top}",
@@ -32,7 +32,7 @@ def _latex(form: str, order: int) -> str:
     top = order or "N"
     return {
         "conditional": r"A_i = r_i\tfrac{N}{K_g}",
-        "control_variate": r"A_i = r_i\tfrac{N}{K_g} - 1",
+        "control_variate": r"A_i = r_i\tfrac{N}{K_g} - 1,\text{ and }-1\text{ where }K_g = 0",
         "mean_normalised": r"A_i = \big(r_i\tfrac{N}{K_g} - 1\big)[K_g > 0]",
         "subset": rf"A_i = r_i\sum_{{k<T}}\tbinom{{N-K_g}}{{k}}/\tbinom{{N-1}}{{k}},\;T = {top}",
         "maclaurin": rf"A_i = r_i - (1-r_i)\sum_{{0<j<T}}\tbinom{{N-K_g-1}}{{j}}/\tbinom{{N-1}}{{j}},\;T = {top}",

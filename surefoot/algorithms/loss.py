@@ -10,6 +10,7 @@ from torch import Tensor
 from surefoot.algorithms.algorithm import Algorithm
 from surefoot.algorithms.kl import estimate
 from surefoot.algorithms.tokens import Tokens
+from surefoot.errors import AlgorithmError
 from surefoot.metrics import StepReport
 from surefoot.types import Totals
 
@@ -48,6 +49,11 @@ def loss_terms(algorithm: Algorithm, tokens: Tokens, totals: Totals) -> Terms:
     tokens = replace(tokens, logp_behaviour=torch.where(trusted, tokens.logp_behaviour, tokens.logp_old))
     ratio = algorithm.ratio(tokens)
     token_loss = algorithm.trust(tokens, ratio)
+    if token_loss.shape != tokens.logp.shape:
+        raise AlgorithmError(
+            f"the surrogate '{algorithm.trust.name}' gave a loss of shape {tuple(token_loss.shape)} for {len(tokens.logp)} "
+            "tokens: return one number per token; the aggregation adds them up"
+        )
     report = StepReport()
     weight = algorithm.correction(tokens)
     if weight is not None:

@@ -147,7 +147,15 @@ class Part:
 
 
 def _fill(template: Template, numbers: Mapping[str, Any]) -> str:
-    return template.format(**numbers) if isinstance(template, str) else template(**numbers)
+    if not isinstance(template, str):
+        return template(**numbers)
+    try:
+        return template.format(**numbers)
+    except (KeyError, IndexError, ValueError) as error:
+        raise AlgorithmError(
+            f"the equation {template!r} cannot be filled in ({type(error).__name__}: {error}): {{name:g}} stands for a number "
+            f"of the part (it has {', '.join(numbers) or 'none'}), and every other brace is written twice, {{{{ }}}}"
+        ) from error
 
 
 def part(slot: str, text: Template, latex: Template, *traits: str) -> Callable[[Callable[..., Any]], Kind]:
@@ -156,11 +164,13 @@ def part(slot: str, text: Template, latex: Template, *traits: str) -> Callable[[
     def decorate(fn: Callable[..., Any]) -> Kind:
         hints = get_type_hints(fn, include_extras=True)
         fields: dict[str, Any] = {
-            name: (hints.get(name, Any), parameter.default)
+            name: (hints.get(name, type(parameter.default)), parameter.default)
             for name, parameter in inspect.signature(fn).parameters.items()
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY
         }
         name = fn.__name__.removesuffix("_")
+        if not _from_library(fn):
+            _check_traits(slot, name, traits)
         kinds = REGISTRY.setdefault(slot, {})
         if name in kinds and _from_library(kinds[name].fn) and not _from_library(fn):
             raise AlgorithmError(f"the {slot} '{name}' is a part of the library: give yours another name")
@@ -170,6 +180,20 @@ def part(slot: str, text: Template, latex: Template, *traits: str) -> Callable[[
         return kinds[name]
 
     return decorate
+
+
+def _check_traits(slot: str, name: str, traits: tuple[str, ...]) -> None:
+    """Refuse a part of a user for a slot, or with a trait, that nothing reads."""
+    if slot not in REGISTRY:
+        raise AlgorithmError(
+            f"the part '{name}' is for the slot '{slot}', which is not known.{nearest(slot, REGISTRY)}"
+        )
+    known = {trait for kind in REGISTRY[slot].values() for trait in kind.traits}
+    for trait in traits:
+        if trait not in known:
+            raise AlgorithmError(
+                f"the {slot} '{name}' has the trait '{trait}', which nothing reads.{nearest(trait, known)}"
+            )
 
 
 def _from_library(fn: Callable[..., Any]) -> bool:

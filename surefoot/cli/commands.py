@@ -165,9 +165,10 @@ def cards(
     as_json: Json = False,
     pairs: Set = None,
 ) -> None:
-    """List the objectives, print the equation of one, compare two."""
+    """List the objectives, print the equation of one or what a part does, compare two."""
     from surefoot.algorithms.card import card
     from surefoot.cli import cards as library
+    from surefoot.cli import parts
     from surefoot.cli.show import show_json
 
     console = output.console()
@@ -185,6 +186,9 @@ def cards(
             show_json({"from": library.record(one), "to": library.record(other), "differences": found})
         else:
             library.show_difference(console, one, other, words or ())
+        return
+    if words and not any(library.known(word) for word in words) and all(parts.kinds(word) for word in words):
+        print("\n".join(parts.described(kind) for word in words for kind in parts.kinds(word)), end="")
         return
     chosen = _objectives(words or (), pairs, context)
     if as_json:

@@ -107,7 +107,9 @@ def _batch(config: RunConfig, longest_prompt: int, train_size: int, heldout_size
     every = config.evaluation.every
     algorithm = config.algorithm.build()
     refills = "refill" in algorithm.selection.kind.traits
+    rounds = algorithm.selection.rounds if refills else 1
     greedy = "greedy" in algorithm.advantage.kind.traits
+    sampled = train.steps * rounds * (n.sequences + (train.prompts_per_step if greedy else 0))
     updates = _many(train.updates_per_step, "mini-batch", "mini-batches")
     passes = _many(n.micro_batches, "micro-batch", "micro-batches")
     facts = {
@@ -122,7 +124,7 @@ def _batch(config: RunConfig, longest_prompt: int, train_size: int, heldout_size
         "passes": f"a mini-batch is computed in at most {passes} of {n.rows_per_micro_batch:,} rows "
         f"(train.micro_batch_tokens = {train.micro_batch_tokens:,})",
         "in total": f"{_many(train.steps, 'step')} = {_many(n.optimiser_steps, 'optimiser step')}, "
-        f"{train.steps * n.sequences:,} sequences, at most {train.steps * n.sequences * budget:,} generated tokens",
+        f"{'up to ' if refills else ''}{sampled:,} sequences, at most {sampled * budget:,} generated tokens",
         "data": f"{drawn:,} prompts drawn from {train_size:,}: {drawn / max(train_size, 1):.2f} epochs",
         "held-out": f"{_many(problems, 'problem')} x {_many(samples, 'sample')}, before the first step, "
         + (f"after every {_nth(every)}step and after the last" if every else "and after the last"),

@@ -114,9 +114,11 @@ def interruption(algorithm: Algorithm, renderer: Renderer, budget: int) -> Inter
         return None
     phrase = renderer.tokens(algorithm.interruption.phrase)
     if after + len(phrase) >= budget:
+        fits = next(n for n in range(budget, 10**9) if algorithm.interruption(n) + len(phrase) < n)
         raise AlgorithmError(
             f"the interruption comes after {after} tokens and its phrase takes {len(phrase)}, which leaves none of "
-            f"rollout.max_new_tokens = {budget} for an answer: raise it, shorten algorithm.interruption.phrase, or set "
+            f"rollout.max_new_tokens = {budget} for an answer: raise that to {fits} or more, give a shorter "
+            "algorithm.interruption.phrase (with a tokenizer of characters even a short one is long), or set "
             "algorithm.interruption = 'none'"
         )
     return Interruption(after, phrase, renderer.tokens(algorithm.interruption.close))

@@ -82,6 +82,12 @@ def _groups(metrics: Mapping[str, float], state: RunState, config: RunConfig, al
             f"the advantage '{algorithm.advantage.name}' is made of the rewards of steps, and the reward gave none: use a "
             "reward that scores steps (Score.steps)",
         )
+    if algorithm.shaping.numbers.get("warmup_steps", 0) >= config.train.steps:
+        yield (
+            "warmup",
+            f"algorithm.shaping.warmup_steps = {algorithm.shaping.warmup_steps} is as long as the run (train.steps = "
+            f"{config.train.steps}), so '{algorithm.shaping.name}' never acts: lower it",
+        )
     if state.exhausted:
         yield (
             "exhausted",

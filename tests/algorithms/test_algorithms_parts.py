@@ -211,3 +211,21 @@ def test_a_variant_keeps_the_words_of_what_it_varies() -> None:
     assert built.parts == mine.parts and (built.paper, built.note, built.ancestor) == (mine.paper, "My note.", "ppo")
     own = PRESETS["grpo"].but(trust={"high": 0.3}, name="own", paper="Mine (2026).", ancestor="grpo", changes="widens.")
     assert AlgorithmConfig.of(own).build().paper == "Mine (2026)."
+
+
+def test_a_part_of_a_user_is_checked_where_it_is_made() -> None:
+    def example_loss(tokens: Tokens, ratio: torch.Tensor, *, scale=1.0) -> torch.Tensor:  # type: ignore[no-untyped-def]
+        return (-scale * ratio * tokens.advantage).mean()
+
+    with pytest.raises(AlgorithmError, match="for the slot 'surrogate', which is not known"):
+        part("surrogate", "l", "l")(example_loss)
+    with pytest.raises(AlgorithmError, match=r"the trait 'ratoi', which nothing reads. Did you mean 'ratio'\?"):
+        part("trust", "l", "l", "ratoi")(example_loss)
+    kind = part("trust", "l = {scale:g}", r"\frac{a}{b}", "ratio")(example_loss)
+    with pytest.raises(AlgorithmError, match="scale = 'abc'"):
+        kind(scale="abc")
+    with pytest.raises(AlgorithmError, match="every other brace is written twice"):
+        grpo.but(trust=kind()).explain()
+    rows = Rows([[1.0, 1.0]])
+    with pytest.raises(AlgorithmError, match=r"gave a loss of shape \(\) for 2 tokens: return one number per token"):
+        rows.loss(grpo.but(trust=kind(), kl="none"), [[-0.1, -0.2]], [1.0])

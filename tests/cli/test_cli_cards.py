@@ -322,3 +322,11 @@ def test_the_guide_names_every_preset_and_every_kind() -> None:
 def test_the_guide_shows_the_equation_of_dapo() -> None:
     text = (DOCS / "objectives.md").read_text(encoding="utf-8")
     assert f"```text\n{chr(10).join(card.equation(PRESETS['dapo']))}\n```" in text
+
+
+def test_a_part_is_described_with_the_options_of_its_numbers(surefoot: Callable[..., Outcome]) -> None:
+    done = surefoot("cards", "force_answer")
+    assert done.code == 0 and done.out.startswith("# force_answer (interruption)\n")
+    assert "| `algorithm.interruption.share` | `0.85` |" in done.out and "Used by: scalerl" in done.out
+    both = surefoot("cards", "none")
+    assert both.code == 0 and both.out.count("# none (") > 3

@@ -90,7 +90,8 @@ gdpo = grpo.but(
     advantage=decoupled(),
     kl=kl.none(),
     note="Keeps rewards apart that a sum would merge. Weights alone do not set priorities when one reward is much easier: "
-    "condition the easy one on the hard one (conditions).",
+    "condition the easy one on the hard one (conditions). Every named part that the reward returns counts alike, also one "
+    "that its total leaves out (the format at reward.format_weight = 0), unless advantage.weights says which count.",
 )
 
 mgpo = grpo.but(
