@@ -14,6 +14,9 @@ from torch import Tensor
 
 from surefoot.rollout.blocks import Block, Blocks
 
+# PyTorch multiplies batches of matrices on a CPU in a plain loop, up to 8 times slower than otherwise, where one product
+# has fewer multiplications than this.
+LEAST_PRODUCT = 400
 # Prompts without a row are dropped when they are this share of all that are held.
 DROP_SHARE = 0.25
 
@@ -24,7 +27,7 @@ class Held:
 
     Attributes:
         prompt: two tensors [G, H, P, D], padded on the left.
-        own: two tensors [R, H, W, D]; row i of the batch is row i here.
+        own: two tensors [R, H, W + spare, D]; row i of the batch is row i here. The spare columns are never written.
     """
 
     prompt: tuple[Tensor, Tensor]
@@ -160,10 +163,16 @@ class Slots:
 
 def _empty(block: Block, rows: int, columns: int, device: torch.device, dtype: torch.dtype) -> Held:
     """Zeros, since a place that is masked is multiplied by 0, which is not 0 for what is not finite."""
-    prompt, own = (0, block.kv_heads, 0, block.width), (rows, block.kv_heads, columns, block.width)
+    prompt = (0, block.kv_heads, 0, block.width)
+    own = (rows, block.kv_heads, columns + least_columns(block.heads // block.kv_heads, block.width), block.width)
     keys, values = (torch.zeros(own, dtype=dtype, device=device) for _ in range(2))
     nothing = torch.zeros(prompt, dtype=dtype, device=device)
     return Held((nothing, nothing), (keys, values))
+
+
+def least_columns(queries: int, width: int) -> int:
+    """Columns that must be multiplied with ``queries`` vectors of this width at least, so that it does not take long."""
+    return -(-LEAST_PRODUCT // (queries * width))
 
 
 def _behind(old: Tensor, new: Tensor) -> Tensor:
