@@ -109,29 +109,31 @@ def attend(
     """
     n, _, r, width = q.shape
     own = columns.stop - columns.start
-    spare = max(0, least_columns(r, width) - own)
-    columns = slice(columns.start, columns.stop + spare)
+    room, least = held.own[0].shape[2], max(own, least_columns(r, width))
+    before = max(0, columns.start - (room - least))  # further columns without weight, in front and behind
+    behind = least - own - before
+    columns = slice(columns.start - before, columns.stop + behind)
     q = q * scale
     keys, values = (kept[:n, :, columns] for kept in held.own)
     prompt_keys, prompt_values = held.prompt
     groups, length = len(prompt_keys), prompt_keys.shape[2]
     over_prompt = torch.matmul(_to_groups(q, slots, groups), prompt_keys.transpose(2, 3))
     scores = torch.cat(
-        [_to_rows(over_prompt, slots, r), torch.matmul(q, keys.transpose(2, 3))[..., :own]], dim=-1
+        [_to_rows(over_prompt, slots, r), torch.matmul(q, keys.transpose(2, 3))[..., before : before + own]], dim=-1
     )  # [n, H, r, P + columns]
     if softcap is not None:
         scores = scores.div_(softcap).tanh_().mul_(softcap)
     if mask is not None:
         scores += mask
     weights = scores.softmax(dim=-1)
-    seen = torch.matmul(functional.pad(weights[..., length:], (0, spare)), values)
+    seen = torch.matmul(functional.pad(weights[..., length:], (before, behind)), values)
     of_prompt = torch.matmul(_to_groups(weights[..., :length], slots, groups), prompt_values)
     return seen + _to_rows(of_prompt, slots, r)
 
 
 def _to_groups(rows: Tensor, slots: Slots, groups: int) -> Tensor:
     """[n, H, r, X] by row to [G, H, S * r, X] by prompt; a prompt with fewer than S rows repeats what is there."""
-    n, heads, r, width = rows.shape
+    heads, r, width = rows.shape[1:]
     if slots.place is not None:
         rows = rows.new_zeros((groups * slots.size, heads, r, width)).index_copy_(0, slots.place, rows)
     return rows.view(groups, slots.size, heads, r, width).transpose(1, 2).reshape(groups, heads, slots.size * r, width)

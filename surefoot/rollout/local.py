@@ -28,7 +28,7 @@ from surefoot.rollout.forward import Forward
 from surefoot.rollout.rows import Rows
 from surefoot.rollout.sampling import Draw, draw
 from surefoot.rollout.slots import Slots
-from surefoot.rollout.waves import Wave, plan
+from surefoot.rollout.waves import plan
 from surefoot.types import Sample
 
 # Rows that are done leave the batch when they are this share of it. Moving a row is cheap beside running it for

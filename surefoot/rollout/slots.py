@@ -27,7 +27,7 @@ class Held:
 
     Attributes:
         prompt: two tensors [G, H, P, D], padded on the left.
-        own: two tensors [R, H, W + spare, D]; row i of the batch is row i here. The spare columns are never written.
+        own: two tensors [R, H, W, D]; row i of the batch is row i here. Columns beyond the budget are never written.
     """
 
     prompt: tuple[Tensor, Tensor]
@@ -164,7 +164,8 @@ class Slots:
 def _empty(block: Block, rows: int, columns: int, device: torch.device, dtype: torch.dtype) -> Held:
     """Zeros, since a place that is masked is multiplied by 0, which is not 0 for what is not finite."""
     prompt = (0, block.kv_heads, 0, block.width)
-    own = (rows, block.kv_heads, columns + least_columns(block.heads // block.kv_heads, block.width), block.width)
+    least = least_columns(block.heads // block.kv_heads, block.width)
+    own = (rows, block.kv_heads, max(columns, least), block.width)
     keys, values = (torch.zeros(own, dtype=dtype, device=device) for _ in range(2))
     nothing = torch.zeros(prompt, dtype=dtype, device=device)
     return Held((nothing, nothing), (keys, values))

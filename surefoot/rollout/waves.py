@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from surefoot.rollout.engine import Request, Sampling
 
-
 # A prompt waits for a place among longer ones only where its rows fill at least this share of the place.
 FILLED_SHARE = 0.75
 

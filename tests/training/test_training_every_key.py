@@ -243,7 +243,8 @@ def spy_on_forwards(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def built(config: Any, **options: Any) -> Any:
         parts = real_build(config, **options)
-        parts.policy.model.register_forward_hook(lambda *_: seen.__setitem__("forwards", seen["forwards"] + 1))
+        embedding = parts.policy.model.get_input_embeddings()  # decode steps of the engine's own call no other module
+        embedding.register_forward_hook(lambda *_: seen.__setitem__("forwards", seen["forwards"] + 1))
         seen["prompts"] = [ids.tolist() for _, ids in parts.heldout]
         return parts
 
