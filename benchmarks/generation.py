@@ -1,4 +1,4 @@
-"""Speed of the local engine: our own decode steps against the forward of Transformers, in turn in one process.
+"""Speed of the local engine: our own decode steps, in float32 and int8, against the forward of Transformers, in turn.
 
     python benchmarks/generation.py                                   # every work
     python benchmarks/generation.py --work smollm2 --repeats 2        # one of them
@@ -36,7 +36,11 @@ from surefoot.rollout.engine import Request, Sampling
 from surefoot.rollout.forward import Forward
 from surefoot.rollout.local import LocalEngine
 
-ARMS = {"transformers": False, "own": True}
+ARMS: dict[str, dict[str, bool]] = {
+    "transformers": {"own_steps": False},
+    "own": {},
+    "int8": {"quantise": True},
+}
 PROBE = 1024
 
 
@@ -160,7 +164,7 @@ def measure(name: str, repeats: int, only: str | None) -> dict[str, dict[str, fl
     wanted = requests_of(work, model.config.vocab_size)
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     arms = [only] if only else list(ARMS)
-    engines = {arm: LocalEngine(model, max_batch_tokens=work.slots, own_steps=ARMS[arm]) for arm in arms}
+    engines = {arm: LocalEngine(model, max_batch_tokens=work.slots, **ARMS[arm]) for arm in arms}
     layers, head = weights_of(model)
     best: dict[str, dict[str, float]] = {}
     rates = []
@@ -194,7 +198,7 @@ def peak(name: str, arm: str) -> float:
     """Megabytes of this process at its peak, after generating once."""
     work = WORKS[name]
     model = load(work.model)
-    LocalEngine(model, max_batch_tokens=work.slots, own_steps=ARMS[arm]).generate(
+    LocalEngine(model, max_batch_tokens=work.slots, **ARMS[arm]).generate(
         requests_of(work, model.config.vocab_size)
     )
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -241,8 +245,9 @@ def report(name: str, found: dict[str, dict[str, float]]) -> None:
     for key in keys:
         values = [arm.get(key) for arm in found.values()]
         print(f"  {key:34}" + "".join(f"{'' if value is None else f'{value:.4g}':>16}" for value in values))
-    if len(found) == 2:
-        print(f"  {'times faster':34}{found['transformers']['seconds'] / found['own']['seconds']:>32.2f}")
+    if "transformers" in found:
+        times = [found["transformers"]["seconds"] / arm["seconds"] for arm in found.values()]
+        print(f"  {'times faster':34}" + "".join(f"{value:>16.2f}" for value in times))
     print(flush=True)
 
 

@@ -21,10 +21,12 @@ from transformers import PreTrainedModel
 
 from surefoot.errors import ConfigError, DataError, ModelError
 from surefoot.policy.head import Head
+from surefoot.rollout.blocks import read_blocks
 from surefoot.rollout.cache import PreallocatedCache
 from surefoot.rollout.decode import Decoder, find_decoder, held_by
 from surefoot.rollout.engine import Request, Sampling, check_budget
 from surefoot.rollout.forward import Forward
+from surefoot.rollout.quantise import quantised
 from surefoot.rollout.rows import Rows
 from surefoot.rollout.sampling import Draw, draw
 from surefoot.rollout.slots import Slots
@@ -49,6 +51,7 @@ class LocalEngine:
         head: the model's head, as the trainer knows it (``policy.head``). Where it asks for float32 on half-precision
             weights (``model.head_float32``), logits are made by it from the hidden states; otherwise by the model.
         own_steps: whether to use the decode step for the model's architecture where there is one.
+        quantise: whether to sample from a copy that is rounded to 8 bits, see :mod:`surefoot.rollout.quantise`.
 
     Attributes:
         decoder: makes the tokens after the prompts; None: the forward of Transformers does.
@@ -64,6 +67,7 @@ class LocalEngine:
         version: int = 0,
         head: Head | None = None,
         own_steps: bool = True,
+        quantise: bool = False,
     ) -> None:
         self.model = model
         self.head = head
@@ -75,9 +79,11 @@ class LocalEngine:
         self._context: int | None = getattr(text, "max_position_embeddings", None)
         with _evaluating(model):
             self.decoder: Decoder | None = find_decoder(model) if own_steps else None
+        self._quantise = quantise
+        self._rounded: tuple[int, int] | None = None  # the version of the rounded copy, and of its tensors
 
     def load(self, version: int) -> None:
-        """Call the weights that the model holds now by this version. Nothing is cached between two generations."""
+        """Call the weights that the model holds now by this version; a rounded copy of older ones is used no more."""
         self.version = version
 
     def generate(self, requests: Sequence[Request]) -> list[tuple[Sample, ...]]:
@@ -93,6 +99,8 @@ class LocalEngine:
         for request in requests:
             self._check(request)
         found: list[list[Sample | None]] = [[None] * len(request.seeds) for request in requests]
+        if self._quantise:
+            self._round()
         with torch.inference_mode(), _evaluating(self.model):
             # The float32 copy of the head's weights is made once for all steps, and forgotten with the weights.
             head = self.head.widened() if self.head is not None and self.head.widens else None
@@ -109,6 +117,20 @@ class LocalEngine:
                     for place in range(part.first, part.stop):
                         found[part.index][place] = next(samples)
         return [tuple(sample for sample in group if sample is not None) for group in found]
+
+    def _round(self) -> None:
+        """Make the rounded copy, unless there is one of these weights."""
+        now = self.version, sum(parameter._version for parameter in self.model.parameters())
+        if self._rounded == now:
+            return
+        with _evaluating(self.model):
+            model = quantised(self.model)
+        self._forward = Forward(model)
+        if self.decoder is not None:  # proved on the weights as they are; rounding would hide a small difference
+            blocks = read_blocks(model)
+            assert blocks is not None
+            self.decoder = Decoder(blocks, self.decoder.head)
+        self._rounded = now
 
     def _check(self, request: Request) -> None:
         length, budget = len(request.prompt_ids), request.sampling.max_new_tokens

@@ -74,6 +74,7 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "rollout.max_new_tokens": ("metrics", 4, {}),
     "rollout.max_batch_tokens": ("forwards", 60, {}),
     "rollout.stop": ("finishes", ["1", "2", "3", "a", "b", "c", "d", "e", "f"], {"rollout": {"max_new_tokens": 20}}),
+    "rollout.quantise": ("metrics", "int8", {}),
     "algorithm.preset": ("weights", "dr_grpo", {}),
     "algorithm.name": ("card", "mine", {}),
     "algorithm.prompts": ("samples", "prioritised", {"train": {"steps": 3}}),
