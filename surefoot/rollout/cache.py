@@ -75,6 +75,14 @@ class PreallocatedLayer(CacheLayerMixin):
                 filled[moved] = filled[source]
             self.keys, self.values = cast(Tensor, self.keys)[:count], cast(Tensor, self.values)[:count]
 
+    def shift(self, prefix: int, by: Tensor) -> None:
+        """In row i the first ``prefix`` columns move ``by[i]`` columns on; all rows hold the same there."""
+        if self.is_initialized and len(by):
+            rows = torch.arange(len(by), device=by.device)[:, None]
+            columns = by[:, None] + torch.arange(prefix, device=by.device)
+            for held in (cast(Tensor, self.keys), cast(Tensor, self.values)):
+                held[rows, :, columns] = held[0, :, :prefix].transpose(0, 1).clone()
+
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.filled + query_length, 0
 
@@ -105,6 +113,16 @@ class PreallocatedCache(Cache):
         index = torch.repeat_interleave(repeats)
         for layer in self._held:
             layer.expand(index, room)
+
+    def shift(self, prefix: int, by: Tensor) -> None:
+        """Close the gaps between a prefix that all rows share and the rest of each row, padded on the left.
+
+        Args:
+            prefix: columns of the prefix, the first ones of every row.
+            by: [B] int64, the gap behind it in each row; the padding is in front of the row then.
+        """
+        for layer in self._held:
+            layer.shift(prefix, by)
 
     def select(self, rows: Tensor) -> None:
         """Row i becomes what row ``rows[i]`` was; only the rows that change place are copied.

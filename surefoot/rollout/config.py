@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from surefoot.config import Section
@@ -18,3 +20,8 @@ class RolloutConfig(Section):
     max_new_tokens: int = Field(64, gt=0, description="budget of a completion, its stop token included")
     max_batch_tokens: int = Field(65536, gt=0, description="key-value slots held at once; bounds the rows of a wave")
     stop: tuple[str, ...] = Field((), description="further single tokens that end a completion, as text")
+    quantise: Literal["none", "int8"] = Field(
+        "none",
+        description="'int8': sample from a copy of the weights rounded to 8 bits, faster for wide models on a CPU; the "
+        "rounding shows as mismatch, use it with a correction",
+    )

@@ -1,4 +1,8 @@
-"""The engine in the trainer's own process: any Transformers causal language model through its own forward.
+"""The engine in the trainer's own process, for any Transformers causal language model.
+
+Prompts go through the model's own forward. The tokens after them are made by a decode step of our own where one is
+known for the architecture and agrees with the model (:mod:`surefoot.rollout.decode`): then the place of a sample that
+is over is taken by the next one. Any other model makes them by its own forward, wave after wave.
 
 A sample depends on its prompt, its seed, its sampling and the weights, and on nothing that is generated beside it:
 its random numbers come from its own counter, and padding is masked and takes no position. What is left is the rounding
@@ -8,10 +12,8 @@ number lies that close to the border between two tokens.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,18 +21,24 @@ from transformers import PreTrainedModel
 
 from surefoot.errors import ConfigError, DataError, ModelError
 from surefoot.policy.head import Head
-from surefoot.policy.layout import decoder
-from surefoot.rollout.cache import GrowingCache, PreallocatedCache, new_cache, paddable
-from surefoot.rollout.engine import Request, check_budget
+from surefoot.rollout.blocks import read_blocks
+from surefoot.rollout.cache import PreallocatedCache
+from surefoot.rollout.decode import Decoder, find_decoder, held_by
+from surefoot.rollout.engine import Request, Sampling, check_budget
+from surefoot.rollout.forward import Forward
+from surefoot.rollout.quantise import quantised
 from surefoot.rollout.rows import Rows
-from surefoot.rollout.sampling import draw
-from surefoot.rollout.waves import Wave, plan
+from surefoot.rollout.sampling import Draw, draw
+from surefoot.rollout.slots import Slots
+from surefoot.rollout.waves import plan
 from surefoot.types import Sample
 
 # Rows that are done leave the batch when they are this share of it. Moving a row is cheap beside running it for
 # nothing. Measured on one thread with 0.2 to 6 million weights and completions of random length: 0.001 to 0.25 are
 # equal within 10 %, 0.5 is 20 % slower at 512 rows, never moving any is 20 to 50 % slower.
 COMPACT_SHARE = 0.1
+# Prompts are prefilled so many tokens at a time, which bounds the activations.
+PREFILL_TOKENS = 8192
 
 
 class LocalEngine:
@@ -42,31 +50,40 @@ class LocalEngine:
         version: version of the weights that the model holds now.
         head: the model's head, as the trainer knows it (``policy.head``). Where it asks for float32 on half-precision
             weights (``model.head_float32``), logits are made by it from the hidden states; otherwise by the model.
+        own_steps: whether to use the decode step for the model's architecture where there is one.
+        quantise: whether to sample from a copy that is rounded to 8 bits, see :mod:`surefoot.rollout.quantise`.
+
+    Attributes:
+        decoder: makes the tokens after the prompts; None: the forward of Transformers does.
     """
 
     reports_kept_logmass = True
 
     def __init__(
-        self, model: PreTrainedModel, *, max_batch_tokens: int, version: int = 0, head: Head | None = None
+        self,
+        model: PreTrainedModel,
+        *,
+        max_batch_tokens: int,
+        version: int = 0,
+        head: Head | None = None,
+        own_steps: bool = True,
+        quantise: bool = False,
     ) -> None:
         self.model = model
         self.head = head
         self.max_batch_tokens = max_batch_tokens
         self.version = version
-        names = inspect.signature(model.forward).parameters
-        if "cache" not in names:
-            raise ModelError(
-                f"{type(model).__name__} takes no 'cache': expected a causal language model of Transformers"
-            )
-        self._takes_positions = "position_ids" in names
-        self._keep_last: dict[str, Any] = {"logits_to_keep": 1} if "logits_to_keep" in names else {}
+        self._forward = Forward(model)
         text = model.config.get_text_config(decoder=True)
         self._vocabulary = int(text.vocab_size)
         self._context: int | None = getattr(text, "max_position_embeddings", None)
-        self._equal_lengths = not (self._takes_positions and paddable(model.config))
+        with _evaluating(model):
+            self.decoder: Decoder | None = find_decoder(model) if own_steps else None
+        self._quantise = quantise
+        self._rounded: tuple[int, int] | None = None  # the version of the rounded copy, and of its tensors
 
     def load(self, version: int) -> None:
-        """Call the weights that the model holds now by this version. Nothing is cached between two generations."""
+        """Call the weights that the model holds now by this version; a rounded copy of older ones is used no more."""
         self.version = version
 
     def generate(self, requests: Sequence[Request]) -> list[tuple[Sample, ...]]:
@@ -82,15 +99,38 @@ class LocalEngine:
         for request in requests:
             self._check(request)
         found: list[list[Sample | None]] = [[None] * len(request.seeds) for request in requests]
+        if self._quantise:
+            self._round()
         with torch.inference_mode(), _evaluating(self.model):
             # The float32 copy of the head's weights is made once for all steps, and forgotten with the weights.
             head = self.head.widened() if self.head is not None and self.head.widens else None
-            for wave in plan(requests, self.max_batch_tokens, equal_lengths=self._equal_lengths):
-                samples = iter(self._generate(wave, requests, head))
+            refill = self.decoder is not None
+            equal_lengths = self._forward.equal_lengths
+            for wave in plan(requests, self.max_batch_tokens, equal_lengths=equal_lengths, refill=refill):
+                rows = Rows(self.model.device, wave, requests)
+                if self.decoder is None:
+                    self._side_by_side(rows, head)
+                else:
+                    self._stream(rows, head, self.decoder)
+                samples = iter(rows.samples(self.version))
                 for part in wave.parts:
                     for place in range(part.first, part.stop):
                         found[part.index][place] = next(samples)
         return [tuple(sample for sample in group if sample is not None) for group in found]
+
+    def _round(self) -> None:
+        """Make the rounded copy, unless there is one of these weights."""
+        now = self.version, sum(parameter._version for parameter in self.model.parameters())
+        if self._rounded == now:
+            return
+        with _evaluating(self.model):
+            model = quantised(self.model)
+        self._forward = Forward(model)
+        if self.decoder is not None:  # proved on the weights as they are; rounding would hide a small difference
+            blocks = read_blocks(model)
+            assert blocks is not None
+            self.decoder = Decoder(blocks, self.decoder.head)
+        self._rounded = now
 
     def _check(self, request: Request) -> None:
         length, budget = len(request.prompt_ids), request.sampling.max_new_tokens
@@ -116,52 +156,75 @@ class LocalEngine:
                 f"{length + budget}, but the model's context is {self._context}: shorten the prompt or the budget"
             )
 
-    def _generate(self, wave: Wave, requests: Sequence[Request], head: Head | None) -> list[Sample]:
-        """The samples of a wave, part after part. ``head`` makes the logits where the model is not to."""
-        rows = Rows(self.model.device, wave, requests)
-        sampling = wave.sampling
-        cache = new_cache(self.model.config)
-        ids, positions, mask = rows.prompts()
-        logits = self._forward(ids, positions, mask, cache, head)
+    def _stream(self, rows: Rows, head: Head | None, decoder: Decoder) -> None:
+        """The rows of a wave through decode steps of our own; a row that is over makes room for the next ones."""
+        sampling, counts = rows.wave.sampling, rows.counts
+        capacity = min(rows.wave.rows, sum(counts))
+        slots = Slots(decoder.blocks, capacity, sampling.max_new_tokens)
+        part, logits = 0, torch.zeros((0, self._vocabulary), device=self.model.device)
+        while part < len(counts) or len(rows.alive):
+            stop, free = part, capacity - len(rows.alive)
+            while stop < len(counts) and counts[stop] <= free:
+                free -= counts[stop]
+                stop += 1
+            if stop > part:
+                new = self._admit(rows, slots, part, stop, head)
+                logits, part = torch.cat([logits, new]) if len(logits) else new, stop
+            ids = rows.write(_drawn(logits, rows, sampling))
+            if rows.done >= COMPACT_SHARE * len(rows.alive):
+                keep = rows.compact()
+                slots.select(keep)
+                ids = ids[keep]
+            logits = decoder.step(ids, slots, head) if len(ids) else logits[:0]
+
+    def _admit(self, rows: Rows, slots: Slots, first: int, stop: int, head: Head | None) -> Tensor:
+        """[n, V] logits after the prompts of the parts ``first`` to ``stop`` (exclusive), for all their rows."""
+        made = []
+        while first < stop:
+            prompts = rows.prompts(first, stop)
+            # The longest prompt comes first, so that it says how many fit.
+            count = min(len(prompts), max(1, PREFILL_TOKENS // len(prompts[0])))
+            logits, cache = self._forward.prompts(prompts[:count], head)
+            assert isinstance(cache, PreallocatedCache)
+            chosen = slice(first, first + count)
+            slots.admit(held_by(cache), rows.lengths[chosen], rows.repeats[chosen])
+            rows.admit(sum(rows.counts[chosen]))
+            made.append(logits.repeat_interleave(rows.repeats[chosen], dim=0))
+            first += count
+        return torch.cat(made)
+
+    def _side_by_side(self, rows: Rows, head: Head | None) -> None:
+        """The rows of a wave through the model's own forward, all from their beginning to their end."""
+        sampling, prompts = rows.wave.sampling, rows.prompts(0, len(rows.counts))
+        logits, cache = self._forward.prompts(prompts, head)
         cache.expand(rows.repeats, sampling.max_new_tokens - 1)
         logits = logits.repeat_interleave(rows.repeats, dim=0)
+        lengths = rows.lengths.repeat_interleave(rows.repeats)
+        padded = bool((lengths < rows.longest).any())
+        rows.admit(len(lengths))
         for step in range(sampling.max_new_tokens):
-            drawn = draw(
-                logits,
-                rows.uniform[rows.alive, step],
-                temperature=sampling.temperature,
-                top_p=sampling.top_p,
-                top_k=sampling.top_k,
-                top_logprobs=sampling.top_logprobs,
-            )
-            ids = rows.write(step, drawn)
-            running = len(rows.alive) - rows.done
-            if running == 0 or step + 1 == sampling.max_new_tokens:
+            ids = rows.write(_drawn(logits, rows, sampling))
+            if rows.done == len(rows.alive):
                 break
             if rows.done >= COMPACT_SHARE * len(rows.alive):
                 keep = rows.compact()
                 cache.select(keep)
                 ids = ids[keep]
-            positions, mask = rows.next(step)
-            logits = self._forward(ids.unsqueeze(-1), positions, mask, cache, head)
-        return rows.samples(self.version)
+            own = lengths[rows.alive]
+            columns = torch.arange(rows.longest + step + 1, device=own.device)
+            mask = (columns >= (rows.longest - own)[:, None]).long() if padded else None
+            logits = self._forward(ids[:, None], (own + step)[:, None], mask, cache, head)
 
-    def _forward(
-        self,
-        ids: Tensor,
-        positions: Tensor,
-        mask: Tensor | None,
-        cache: PreallocatedCache | GrowingCache,
-        head: Head | None,
-    ) -> Tensor:
-        """[B, V], logits after the last of ``ids`` [B, n]."""
-        given = {"input_ids": ids, "attention_mask": mask, "cache": cache, "use_cache": True}
-        if self._takes_positions:
-            given["position_ids"] = positions
-        if head is not None:
-            return head.logits(decoder(self.model)(**given).last_hidden_state[:, -1])
-        logits: Tensor = self.model(**given, **self._keep_last).logits[:, -1]
-        return logits
+
+def _drawn(logits: Tensor, rows: Rows, sampling: Sampling) -> Draw:
+    return draw(
+        logits,
+        rows.random,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        top_logprobs=sampling.top_logprobs,
+    )
 
 
 @contextmanager

@@ -17,81 +17,92 @@ from surefoot.types import Finish, Sample
 
 
 class Rows:
-    """What a wave knows of its rows. R rows, one per sample; n of them still in the batch.
+    """What a wave knows of its rows. R rows, one per sample; n of them are in the batch.
 
     Attributes:
         repeats: [P] int64, rows of each prompt.
-        uniform: [R, budget] float64, the random numbers of every row.
+        uniform: [R, budget + 1] float64, the random numbers of every row.
         alive: [n] int64, which of the R rows each row of the batch is.
-        done: how many rows of the batch have stopped.
+        step: [n] int64, tokens that each row of the batch has written. Rows that are over and have not left yet write
+            into the column behind the budget, which no sample has.
+        done: how many rows of the batch are over.
+        over: [R] bool, rows that have written their last token.
         interrupted: [R] bool, rows that the phrase of the interruption is forced on.
     """
 
     def __init__(self, device: torch.device, wave: Wave, requests: Sequence[Request]) -> None:
         self.wave, self.requests, self.device = wave, requests, device
-        budget = wave.sampling.max_new_tokens
-        counts = [part.stop - part.first for part in wave.parts]
+        self.budget = budget = wave.sampling.max_new_tokens
+        self.counts = [part.stop - part.first for part in wave.parts]
         lengths = [len(requests[part.index].prompt_ids) for part in wave.parts]
         self.longest = max(lengths)
-        self.repeats = torch.tensor(counts, device=device)
+        self.repeats = torch.tensor(self.counts, device=device)
         self.lengths = torch.tensor(lengths, device=device)
-        rows = sum(counts)
+        rows = sum(self.counts)
         seeds = [seed for part in wave.parts for seed in requests[part.index].seeds[part.first : part.stop]]
-        drawn = uniforms(np.array(seeds, dtype=np.uint64)[:, None], np.arange(budget)[None, :])
+        drawn = uniforms(np.array(seeds, dtype=np.uint64)[:, None], np.arange(budget + 1)[None, :])
         self.uniform = torch.from_numpy(drawn).to(device)
-        self.ids = torch.zeros((rows, budget), dtype=torch.int64, device=device)
-        self.logp = torch.zeros((rows, budget), dtype=torch.float32, device=device)
-        self.kept_logmass = torch.zeros((rows, budget), dtype=torch.float32, device=device)
+        self.ids = torch.zeros((rows, budget + 1), dtype=torch.int64, device=device)
+        self.logp = torch.zeros((rows, budget + 1), dtype=torch.float32, device=device)
+        self.kept_logmass = torch.zeros((rows, budget + 1), dtype=torch.float32, device=device)
         self.top_ids: Tensor | None = None
         self.top_logp: Tensor | None = None
         self.interrupted = torch.zeros(rows, dtype=torch.bool, device=device)
         interrupt = wave.sampling.interrupt
         self.phrase = torch.tensor(() if interrupt is None else interrupt.phrase_ids, dtype=torch.int64, device=device)
         self.end = torch.full((rows,), budget, device=device)
-        self.stopped = torch.zeros(rows, dtype=torch.bool, device=device)
+        self.over = torch.zeros(rows, dtype=torch.bool, device=device)
+        self.stopped = self.over.clone()
         self.stop_ids = torch.tensor(wave.sampling.stop_ids, dtype=torch.int64, device=device)
-        self.alive = torch.arange(rows, device=device)
+        self.alive = torch.zeros(0, dtype=torch.int64, device=device)
+        self.step = self.alive.clone()
+        self.admitted = 0
         self.done = 0
-        self.position = self.lengths.repeat_interleave(self.repeats)
-        self.mask: Tensor | None = None
-        if min(lengths) < self.longest:
-            columns = torch.arange(self.longest + budget, device=device)
-            self.mask = (columns >= (self.longest - self.position).unsqueeze(-1)).long()
 
-    def prompts(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Ids and positions [P, longest] of the prompts, padded on the left, and their mask where any is padded."""
-        ids = np.zeros((len(self.wave.parts), self.longest), dtype=np.int64)
-        for row, part in enumerate(self.wave.parts):
-            prompt = self.requests[part.index].prompt_ids
-            ids[row, self.longest - len(prompt) :] = prompt
-        columns = torch.arange(self.longest, device=self.device)
-        positions = columns - (self.longest - self.lengths).unsqueeze(-1)
-        mask = None if self.mask is None else (positions >= 0).long()
-        return torch.from_numpy(ids).to(self.device), positions.clamp_(min=0), mask
+    def prompts(self, first: int, stop: int) -> list[np.ndarray]:
+        """The prompts of the parts ``first`` to ``stop`` (exclusive)."""
+        return [self.requests[part.index].prompt_ids for part in self.wave.parts[first:stop]]
 
-    def write(self, step: int, drawn: Draw) -> Tensor:
-        """Record the tokens of this step and return them, [n]: what was drawn, or what is forced on the row instead.
+    def admit(self, rows: int) -> None:
+        """The next ``rows`` rows join the batch, behind those that are in it."""
+        new = torch.arange(self.admitted, self.admitted + rows, device=self.device)
+        self.admitted += rows
+        self.alive = torch.cat([self.alive, new])
+        self.step = torch.cat([self.step, torch.zeros_like(new)])
 
-        Rows that had stopped before write beyond their end.
-        """
-        ids = drawn.ids
-        running = ~self.stopped[self.alive]
-        interrupt = self.wave.sampling.interrupt
-        if interrupt is not None and interrupt.after <= step < interrupt.end:
-            if step == interrupt.after:
-                self.interrupted[self.alive] = running & ~self._closed(interrupt.after, interrupt.close_ids)
-            forced = self.interrupted[self.alive]
-            ids = torch.where(forced, self.phrase[step - interrupt.after], ids)
-            running &= ~forced  # a stop token in the phrase ends nothing
-        self.ids[self.alive, step] = ids
-        self.logp[self.alive, step] = drawn.logp
-        self.kept_logmass[self.alive, step] = drawn.kept_logmass
+    @property
+    def random(self) -> Tensor:
+        """[n] float64, the random numbers of the next token."""
+        return self.uniform[self.alive, self.step]
+
+    def write(self, drawn: Draw) -> Tensor:
+        """Record the next token of every row and return them, [n]: what was drawn, or what is forced on the row."""
+        ids, alive, step = drawn.ids, self.alive, self.step
+        running = step < self.budget
+        running &= ~self.over[alive]
+        free: Tensor = running
+        if (interrupt := self.wave.sampling.interrupt) is not None:
+            begins = running & (step == interrupt.after)
+            if bool(begins.any()):
+                self.interrupted[alive] |= begins & ~self._closed(interrupt.after, interrupt.close_ids)
+            forced = self.interrupted[alive] & (step >= interrupt.after) & (step < interrupt.end)
+            phrase = self.phrase[(step - interrupt.after).clamp(0, len(self.phrase) - 1)]
+            ids = torch.where(forced, phrase, ids)
+            free = running & ~forced  # a stop token in the phrase ends nothing
+        self.ids[alive, step] = ids
+        self.logp[alive, step] = drawn.logp
+        self.kept_logmass[alive, step] = drawn.kept_logmass
         if drawn.top_ids is not None and drawn.top_logp is not None:
-            self._write_top(step, drawn.top_ids, drawn.top_logp)
-        ended = self.alive[torch.isin(ids, self.stop_ids) & running]
+            self._write_top(drawn.top_ids, drawn.top_logp)
+        stops = torch.isin(ids, self.stop_ids) & free
+        step = step + 1
+        ended = alive[stops]
         self.stopped[ended] = True
-        self.end[ended] = step + 1
-        self.done += len(ended)
+        self.end[ended] = step[stops]
+        overs = stops | (running & (step == self.budget))
+        self.over[alive[overs]] = True
+        self.done += int(overs.sum())
+        self.step = torch.where(self.over[alive], self.budget, step)
         return ids
 
     def _closed(self, written: int, close_ids: tuple[int, ...]) -> Tensor:
@@ -103,30 +114,23 @@ class Rows:
             found &= self.ids[self.alive, place : place + found.shape[1]] == token
         return found.any(dim=-1)
 
-    def _write_top(self, step: int, top_ids: Tensor, top_logp: Tensor) -> None:
+    def _write_top(self, top_ids: Tensor, top_logp: Tensor) -> None:
         if self.top_ids is None or self.top_logp is None:
             shape = (*self.ids.shape, top_ids.shape[-1])
             self.top_ids = torch.zeros(shape, dtype=torch.int32, device=self.device)
             self.top_logp = torch.zeros(shape, dtype=torch.float32, device=self.device)
-        self.top_ids[self.alive, step] = top_ids.int()
-        self.top_logp[self.alive, step] = top_logp
+        self.top_ids[self.alive, self.step] = top_ids.int()
+        self.top_logp[self.alive, self.step] = top_logp
 
     def compact(self) -> Tensor:
         """[n'] int64, the rows of the batch that go on, those at its end moved into the gaps."""
-        running = ~self.stopped[self.alive]
+        running = ~self.over[self.alive]
         count = len(self.alive) - self.done
         keep = torch.arange(count, device=self.device)
         keep[~running[:count]] = running[count:].nonzero().squeeze(-1) + count
-        self.alive = self.alive[keep]
-        self.position = self.position[keep]
-        self.mask = None if self.mask is None else self.mask[keep]
+        self.alive, self.step = self.alive[keep], self.step[keep]
         self.done = 0
         return keep
-
-    def next(self, step: int) -> tuple[Tensor, Tensor | None]:
-        """Positions [n, 1] of the tokens drawn at this step, and the mask over all slots filled with them."""
-        mask = None if self.mask is None else self.mask[:, : self.longest + step + 1]
-        return (self.position + step).unsqueeze(-1), mask
 
     def samples(self, version: int) -> list[Sample]:
         """One sample per row, in order."""
@@ -165,7 +169,7 @@ class Rows:
         return made
 
     def _injected(self) -> np.ndarray | None:
-        """[R, budget] bool, the tokens that were forced; None where none could be."""
+        """[R, budget + 1] bool, the tokens that were forced; None where none could be."""
         interrupt = self.wave.sampling.interrupt
         if interrupt is None:
             return None

@@ -89,7 +89,9 @@ def assemble(config: RunConfig | SftConfig, *, task: Task | None = None, reward:
         interrupt=None if algorithm is None else interruption(algorithm, renderer, rollout.max_new_tokens),
     )
     head = policy.head if policy.config.head_float32 else None
-    engine = LocalEngine(policy.model, max_batch_tokens=rollout.max_batch_tokens, head=head)
+    engine = LocalEngine(
+        policy.model, max_batch_tokens=rollout.max_batch_tokens, head=head, quantise=rollout.quantise == "int8"
+    )
     check_sampling(engine, sampling)
     problems = task.heldout[: config.evaluation.problems]
     return Parts(

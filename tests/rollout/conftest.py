@@ -41,6 +41,23 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     # Windows of 6 in sequences of up to 40: most of every sequence lies outside of it.
     "gemma2": ("Gemma2Config", {"num_key_value_heads": 2, "head_dim": 16, "sliding_window": 6}),
     "mistral": ("MistralConfig", {"num_key_value_heads": 2, "sliding_window": 6}),
+    "llama-tied": ("LlamaConfig", {"num_key_value_heads": 4, "tie_word_embeddings": True}),
+    "qwen2-window": (
+        "Qwen2Config",
+        {"num_key_value_heads": 1, "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1},
+    ),
+    "qwen3": ("Qwen3Config", {"num_key_value_heads": 2, "head_dim": 24}),
+    "gemma": ("GemmaConfig", {"num_key_value_heads": 1, "head_dim": 16}),
+    # Two kinds of rotation, one for the layers with a window.
+    "gemma3": (
+        "Gemma3TextConfig",
+        {
+            "num_key_value_heads": 2,
+            "head_dim": 16,
+            "sliding_window": 6,
+            "layer_types": ["sliding_attention", "full_attention"],
+        },
+    ),
     # Takes no position_ids.
     "bloom": ("BloomConfig", {}),
     # A convolution whose state is no key-value cache.

@@ -21,6 +21,7 @@ Build = Callable[[str], Any]  # a model
 Requests = Callable[..., list[Request]]
 
 EVERY = ["llama", "llama-eager", "qwen2", "gpt2", "gemma2", "mistral", "bloom", "lfm2"]
+pytestmark = pytest.mark.filterwarnings("ignore:.*decode step:UserWarning")
 STOPS = (0, 3, 5, 8, 13, 21)
 SAMPLINGS = [
     Sampling(max_new_tokens=16, stop_ids=STOPS),
@@ -194,7 +195,7 @@ def test_a_prompt_is_prefilled_once_and_finished_rows_are_not_run(
     model = tiny("llama")
     wanted = requests([9, 9, 9, 9], samples=16, sampling=SAMPLINGS[1])
     watch = Watch(model, monkeypatch)
-    out = LocalEngine(model, max_batch_tokens=10_000).generate(wanted)
+    out = LocalEngine(model, max_batch_tokens=10_000, own_steps=False).generate(wanted)
     shapes = watch.shapes()
     assert shapes[0] == (4, 9)
     rows = [batch for batch, _ in shapes[1:]]
@@ -210,7 +211,7 @@ def test_a_mask_is_passed_only_where_a_row_is_padded(
 ) -> None:
     model = tiny("llama")
     watch = Watch(model, monkeypatch)
-    engine = LocalEngine(model, max_batch_tokens=10_000)
+    engine = LocalEngine(model, max_batch_tokens=10_000, own_steps=False)
     engine.generate(requests([9, 9]))
     assert all(call["attention_mask"] is None for call in watch.calls)
     watch.calls.clear()
@@ -227,7 +228,7 @@ def test_models_that_padding_could_reach_get_prompts_of_one_length(
     """No position_ids, or a state that runs over every token: such a model never sees a padded row."""
     model = tiny(name)
     watch = Watch(model, monkeypatch)
-    LocalEngine(model, max_batch_tokens=10_000).generate(requests(MIXED))
+    LocalEngine(model, max_batch_tokens=10_000, own_steps=False).generate(requests(MIXED))
     assert all(call["attention_mask"] is None for call in watch.calls)
     assert [shape for shape in watch.shapes() if shape[1] > 1] == [(1, 23), (1, 16), (2, 9), (1, 2)]
 
@@ -235,7 +236,7 @@ def test_models_that_padding_could_reach_get_prompts_of_one_length(
 def test_the_bound_holds_for_every_forward(tiny: Build, requests: Requests, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny("llama")
     watch = Watch(model, monkeypatch)
-    LocalEngine(model, max_batch_tokens=200).generate(requests(MIXED, samples=9))
+    LocalEngine(model, max_batch_tokens=200, own_steps=False).generate(requests(MIXED, samples=9))
     assert len(watch.calls) > 30
     for call in watch.calls:
         assert len(call["input_ids"]) * call["cache"].get_seq_length() <= 200

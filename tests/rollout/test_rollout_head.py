@@ -23,6 +23,8 @@ from surefoot.rollout.local import LocalEngine
 Build = Callable[[str], Any]  # a model
 Requests = Callable[..., list[Request]]
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*decode step:UserWarning")
+
 MIXED = [9, 1, 23, 9]
 SAMPLING = Sampling(max_new_tokens=12, stop_ids=(0, 3), temperature=1.3)
 

@@ -21,6 +21,8 @@ from surefoot.types import Finish, Origin, Sample
 Build = Callable[[str], Any]  # a model
 Requests = Callable[..., list[Request]]
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*decode step:UserWarning")
+
 EVERY = ["llama", "qwen2", "gpt2", "gemma2", "bloom", "lfm2"]
 STOPS = (0, 3, 5)
 MIXED = [9, 1, 23, 9, 16, 2]

@@ -19,6 +19,8 @@ from surefoot.rollout.sampling import draw
 Build = Callable[[str], Any]  # a model
 Requests = Callable[..., list[Request]]
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*decode step:UserWarning")
+
 MIXED = [9, 1, 23, 9]
 PLAIN = Sampling(max_new_tokens=12, stop_ids=(0, 3))
 SAMPLINGS = [

@@ -74,6 +74,7 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "rollout.max_new_tokens": ("metrics", 4, {}),
     "rollout.max_batch_tokens": ("forwards", 60, {}),
     "rollout.stop": ("finishes", ["1", "2", "3", "a", "b", "c", "d", "e", "f"], {"rollout": {"max_new_tokens": 20}}),
+    "rollout.quantise": ("metrics", "int8", {}),
     "algorithm.preset": ("weights", "dr_grpo", {}),
     "algorithm.name": ("card", "mine", {}),
     "algorithm.paper": ("card", "My paper (2026).", {}),
@@ -245,7 +246,8 @@ def spy_on_forwards(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def built(config: Any, **options: Any) -> Any:
         parts = real_build(config, **options)
-        parts.policy.model.register_forward_hook(lambda *_: seen.__setitem__("forwards", seen["forwards"] + 1))
+        embedding = parts.policy.model.get_input_embeddings()  # decode steps of the engine's own call no other module
+        embedding.register_forward_hook(lambda *_: seen.__setitem__("forwards", seen["forwards"] + 1))
         seen["prompts"] = [ids.tolist() for _, ids in parts.heldout]
         return parts
 
