@@ -48,8 +48,15 @@ class TrainConfig(Section):
         gt=0,
         description="tokens of a forward and backward pass, padding included; changes memory, not the gradient",
     )
-    layout: Literal["right", "left", "packed"] = Field(
-        "right", description="how rows lie in a forward pass; same result"
+    layout: Literal["auto", "right", "left", "packed", "shared"] = Field(
+        "auto",
+        description="how rows lie in a forward pass; same result. 'right', 'left': padded; 'packed': without padding; 'shared': "
+        "and the prompt of a group once; 'auto': what has the fewest tokens to compute",
+    )
+    old: Literal["recompute", "behaviour"] = Field(
+        "recompute",
+        description="where the log-probabilities before several updates come from: a pass of the trainer, or 'behaviour': what "
+        "the engine sampled with (saves the pass; differs by the mismatch of engine and trainer)",
     )
     threads: int = Field(0, ge=0, description="threads of PyTorch (0: leave as it is)")
 

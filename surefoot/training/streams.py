@@ -12,7 +12,7 @@ from torch import Tensor
 from surefoot.errors import NonFiniteError
 from surefoot.policy.layout import Layout
 from surefoot.policy.logprob import token_logprobs
-from surefoot.policy.packing import pack
+from surefoot.policy.packing import loss_mask, pack
 from surefoot.policy.policy import Policy
 from surefoot.types import Packed, Sample, Totals
 
@@ -48,7 +48,8 @@ def row_logprobs(
     logps, entropies = [empty] * len(samples), [empty] * len(samples)
     totals = Totals(float("inf"), 1, 1)
     with torch.no_grad():
-        for packed in pack(samples, [0.0] * len(samples), list(range(len(samples))), totals, max_tokens=max_tokens):
+        numbers = list(range(len(samples)))
+        for packed in pack(samples, [0.0] * len(samples), numbers, totals, max_tokens=max_tokens, layout=layout):
             packed = packed.to(policy.device)
             found = token_logprobs(policy, packed, layout=layout, entropy=entropy)
             refuse_non_finite(found.logp, packed, policy)
@@ -56,6 +57,12 @@ def row_logprobs(
             if found.entropy is not None:
                 split_rows(found.entropy, packed, entropies)
     return logps, entropies if entropy else None
+
+
+def behaviour_logprobs(samples: Sequence[Sample], device: torch.device) -> RowValues | None:
+    """The log-probabilities that the engine sampled with, [L_i] each; None where one of them is not finite."""
+    rows = [torch.from_numpy(sample.logp_behaviour[loss_mask(sample)]).to(device) for sample in samples]
+    return rows if all(bool(row.isfinite().all()) for row in rows) else None
 
 
 def split_rows(value: Tensor, packed: Packed, rows: RowValues) -> None:
