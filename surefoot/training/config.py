@@ -44,9 +44,10 @@ class TrainConfig(Section):
     )
     epochs: int = Field(1, gt=0, description="times that the batch is gone through")
     micro_batch_tokens: int = Field(
-        16384,
+        4096,
         gt=0,
-        description="tokens of a forward and backward pass, padding included; changes memory, not the gradient",
+        description="tokens of a forward and backward pass, padding included; changes memory and speed, not the gradient. A "
+        "GPU wants as many as its memory holds, a CPU few enough that they stay near",
     )
     layout: Literal["auto", "right", "left", "packed", "shared"] = Field(
         "auto",
