@@ -45,7 +45,7 @@ def checkpointed(base: Any, stream: Stream | None = None) -> Iterator[None]:
         base: the decoder.
         stream: whose attention the layers need when they are computed again.
     """
-    layers = []
+    layers: list[Any] = []
     if torch.is_grad_enabled():
         layers = [m for m in base.modules() if isinstance(m, GradientCheckpointingLayer) and m.gradient_checkpointing]
 

@@ -33,7 +33,8 @@ class ModelConfig(Section):
         "again",
     )
     checkpointing: bool = Field(
-        False, description="keep one state per layer and compute the rest again in the backward pass: less memory, slower"
+        False,
+        description="keep one state per layer and compute the rest again in the backward pass: less memory, slower",
     )
     attention: Literal["sdpa", "eager"] = Field("sdpa", description="attention implementation of Transformers")
 

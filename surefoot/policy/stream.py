@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -114,7 +115,7 @@ def shared_starts(packed: Packed, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """
     ids, mask, begin = packed.ids.cpu().numpy(), packed.mask.cpu().numpy(), packed.seq_start.tolist()
     prompts: list[bytes] = []
-    for here, end in zip(begin, begin[1:], strict=False):
+    for here, end in pairwise(begin):
         loss = mask[here:end]
         prompts.append(ids[here : here + (int(loss.argmax()) if loss.any() else end - here - 1)].tobytes())
     members: dict[bytes, list[int]] = {}
@@ -189,25 +190,30 @@ def attend(
     """
     stream = _current.get()
     assert stream is not None, "attention of a stream outside of one"
-    q, k, v = (_IntoRows.apply(part[0].transpose(0, 1), stream) for part in (query, key, value))
     (starts, before), (rests, _) = stream.starts, stream.rests
-    cut = starts * before
-    options = {"scale": scaling, "enable_gqa": query.shape[1] != key.shape[1]}
+    cut, grouped = starts * before, query.shape[1] != key.shape[1]
+    q, k, v = (_IntoRows.apply(part[0].transpose(0, 1), stream) for part in (query, key, value))
 
-    def rows(part: Tensor, count: int) -> Tensor:
-        return part.unflatten(0, (count, -1)).transpose(1, 2)
+    def first(part: Tensor) -> Tensor:
+        """[U, H, P, D]"""
+        return part[:cut].unflatten(0, (starts, before)).transpose(1, 2)
+
+    def last(part: Tensor) -> Tensor:
+        """[R, H, A, D]"""
+        return part[cut:].unflatten(0, (rests, -1)).transpose(1, 2)
+
+    def both(part: Tensor) -> Tensor:
+        """[R, H, P + A, D]"""
+        return torch.cat([first(part).index_select(0, stream.continues), last(part)], dim=2)
 
     out = functional.scaled_dot_product_attention(
-        *(rows(part[:cut], starts) for part in (q, k, v)), is_causal=True, **options
+        first(q), first(k), first(v), is_causal=True, scale=scaling, enable_gqa=grouped
     )
     out = out.transpose(1, 2).flatten(0, 1)
     if rests:
-        keys, values = (
-            torch.cat([rows(part[:cut], starts).index_select(0, stream.continues), rows(part[cut:], rests)], dim=2)
-            for part in (k, v)
-        )
+        mask = stream.mask.to(q.dtype)
         more = functional.scaled_dot_product_attention(
-            rows(q[cut:], rests), keys, values, attn_mask=stream.mask.to(q.dtype), **options
+            last(q), both(k), both(v), attn_mask=mask, scale=scaling, enable_gqa=grouped
         )
         out = torch.cat([out, more.transpose(1, 2).flatten(0, 1)])
     return _OutOfRows.apply(out, stream)[None], None
