@@ -204,7 +204,9 @@ def attend(
 
     def both(part: Tensor) -> Tensor:
         """[R, H, P + A, D]"""
-        return torch.cat([first(part).index_select(0, stream.continues), last(part)], dim=2)
+        whole = torch.cat([first(part).index_select(0, stream.continues), last(part)], dim=2)
+        # With a mask, only the kernel for the CPU shares keys among heads without falling back to a slow path.
+        return whole if whole.device.type == "cpu" else whole.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
 
     out = functional.scaled_dot_product_attention(
         first(q), first(k), first(v), is_causal=True, scale=scaling, enable_gqa=grouped
@@ -213,7 +215,7 @@ def attend(
     if rests:
         mask = stream.mask.to(q.dtype)
         more = functional.scaled_dot_product_attention(
-            last(q), both(k), both(v), attn_mask=mask, scale=scaling, enable_gqa=grouped
+            last(q), both(k), both(v), attn_mask=mask, scale=scaling, enable_gqa=grouped and q.device.type == "cpu"
         )
         out = torch.cat([out, more.transpose(1, 2).flatten(0, 1)])
     return _OutOfRows.apply(out, stream)[None], None
@@ -251,8 +253,10 @@ _proved: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
 def takes_streams(base: Any) -> bool:
     """Whether a decoder gives in a stream what it gives for each sequence alone: proved once, on a few tokens."""
+    if not _might(base):
+        return False
     if base not in _proved:
-        _proved[base] = _might(base) and _does(base)
+        _proved[base] = _does(base)
     return _proved[base]
 
 

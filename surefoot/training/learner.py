@@ -27,7 +27,15 @@ from surefoot.training.critic import CriticLearner, explained_variance
 from surefoot.training.gradients import Gradients
 from surefoot.training.optimiser import learning_rate, take_step
 from surefoot.training.state import RunState
-from surefoot.training.streams import RowValues, Streams, behaviour_logprobs, on_tokens, refuse_non_finite, row_logprobs
+from surefoot.training.streams import (
+    RowValues,
+    Streams,
+    behaviour_logprobs,
+    on_tokens,
+    refuse_non_finite,
+    row_logprobs,
+    token_weights,
+)
 from surefoot.types import Group, Packed, Sample
 
 
@@ -142,14 +150,11 @@ class Learner:
         rows = np.concatenate([np.zeros(0, dtype=np.int64), *self._mini_batches(batch, step, 0)[1:]])
         if self.algorithm.silent_without_advantage(on_policy=False):
             rows = rows[~batch.silent[rows]]
-        old = [torch.zeros(0, device=self.policy.device)] * len(batch.samples)
-        samples = [batch.samples[i] for i in rows]
-        found, _ = row_logprobs(
-            self.policy, samples, max_tokens=self.config.train.micro_batch_tokens, layout=self.layout
-        )
-        for i, values in zip(rows, found, strict=True):
-            old[i] = values
-        return old
+        limit, samples = self.config.train.micro_batch_tokens, [batch.samples[i] for i in rows]
+        found, _ = row_logprobs(self.policy, samples, max_tokens=limit, layout=self.layout)
+        known = dict(zip(rows.tolist(), found, strict=True))
+        empty = torch.zeros(0, device=self.policy.device)
+        return [known.get(i, empty) for i in range(len(batch.samples))]
 
     def _mini_batches(self, batch: Batch, step: int, epoch: int) -> list[np.ndarray]:
         """Rows of whole groups, shuffled afresh in every epoch where there is more than one mini-batch."""
@@ -173,7 +178,7 @@ class Learner:
         on_policy = update.old is None
         skip = batch.silent[rows] & self.algorithm.silent_without_advantage(on_policy=on_policy)
         limit = self.config.train.micro_batch_tokens
-        weight = self._weights(update, rows, masks)
+        weight = token_weights(self.algorithm, update.streams, rows, masks)
         packs = pack(
             samples, advantage, group, totals, max_tokens=limit, layout=self.layout, skip=skip.tolist(), weight=weight
         )
@@ -297,26 +302,3 @@ class Learner:
             return self.algorithm.value.coef * loss
         loss.backward()
         return None
-
-    def _weights(self, update: Update, rows: np.ndarray, masks: list[np.ndarray]) -> list[np.ndarray] | None:
-        """Token weights of a mini-batch, spread over the tokens of each sample; None where all count alike."""
-        old, entropy = update.streams.old, update.streams.entropy
-        if "idle" in self.algorithm.weights.kind.traits or old is None:
-            return None
-        lengths = [int(mask.sum()) for mask in masks]
-        logp = torch.cat([old[i] for i in rows])
-        row = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor(lengths)).to(logp.device)
-        tokens = Tokens(
-            logp=logp,
-            logp_old=logp,
-            logp_behaviour=logp,
-            advantage=torch.zeros_like(logp),
-            row=row,
-            loss_tokens=torch.tensor(lengths, dtype=torch.float64, device=logp.device),
-            group_tokens=torch.zeros(len(rows), dtype=torch.float64, device=logp.device),
-            entropy=None if entropy is None else torch.cat([entropy[i] for i in rows]),
-        )
-        found = self.algorithm.weights(tokens).cpu().numpy()
-        return [
-            on_tokens(mask, part) for mask, part in zip(masks, np.split(found, np.cumsum(lengths)[:-1]), strict=True)
-        ]
