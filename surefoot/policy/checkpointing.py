@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from surefoot.errors import ModelError
-from surefoot.policy.stream import Stream, attention_of
+from surefoot.policy.stream import AttentionOf, Stream
 
 
 def set_checkpointing(model: Any, path: str) -> None:
@@ -50,7 +50,7 @@ def checkpointed(base: Any, stream: Stream | None = None) -> Iterator[None]:
         layers = [m for m in base.modules() if isinstance(m, GradientCheckpointingLayer) and m.gradient_checkpointing]
 
     def contexts() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
-        return nullcontext(), attention_of(base, stream)
+        return nullcontext(), AttentionOf(base, stream)
 
     for layer in layers:
         layer.training = True

@@ -10,9 +10,7 @@ tokens costs P + G A tokens in the matrix products, instead of G (P + A).
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -224,24 +222,30 @@ def attend(
 ALL_ATTENTION_FUNCTIONS.register(NAME, attend)
 
 
-@contextmanager
-def attention_of(base: Any, stream: Stream | None) -> Iterator[None]:
-    """Within, the decoder ``base`` attends in the rows of the stream (None: as it always does)."""
-    if stream is None:
-        yield
-        return
-    before, token = base.config._attn_implementation, _current.set(stream)
-    base.config._attn_implementation = NAME
-    try:
-        yield
-    finally:
-        base.config._attn_implementation = before
-        _current.reset(token)
+class AttentionOf:
+    """A context in which the decoder ``base`` attends in the rows of the stream (None: as it always does).
+
+    It can be entered again: layers that are computed again are so in every backward pass through them.
+    """
+
+    def __init__(self, base: Any, stream: Stream | None) -> None:
+        self.base, self.stream = base, stream
+        self.before: list[tuple[str, Token[Stream | None]]] = []
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self.before.append((self.base.config._attn_implementation, _current.set(self.stream)))
+            self.base.config._attn_implementation = NAME
+
+    def __exit__(self, *_: object) -> None:
+        if self.stream is not None:
+            self.base.config._attn_implementation, token = self.before.pop()
+            _current.reset(token)
 
 
 def run_stream(base: Any, stream: Stream) -> Tensor:
     """[N, d], the last hidden state of every token of the stream."""
-    with attention_of(base, stream):
+    with AttentionOf(base, stream):
         states: Tensor = base(
             input_ids=stream.ids[None], position_ids=stream.positions[None], use_cache=False
         ).last_hidden_state
