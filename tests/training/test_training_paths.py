@@ -212,7 +212,8 @@ def peak(tokens: int) -> float:
     return float(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("tokens", [2048, pytest.param(16384, marks=pytest.mark.slow)])
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("tokens", [1024, pytest.param(16384, marks=pytest.mark.slow)])
 def test_memory_does_not_grow_with_tokens_times_vocabulary(tokens: int) -> None:
     """A vocabulary of 150,000: the logits of these tokens alone would take 600 MB for every 1,024 of them."""
-    assert peak(tokens) < peak(1024) + 100
+    assert peak(tokens) < peak(512) + 100
