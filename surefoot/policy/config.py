@@ -26,6 +26,16 @@ class ModelConfig(Section):
     logprob_chunk: int = Field(
         1024, gt=0, description="tokens whose logits are held at once: memory is chunk x vocabulary x 4 bytes"
     )
+    logprob_keep: int = Field(
+        256,
+        ge=0,
+        description="megabytes of probabilities that a micro-batch may keep for its backward pass instead of computing them "
+        "again",
+    )
+    checkpointing: bool = Field(
+        False,
+        description="keep one state per layer and compute the rest again in the backward pass: less memory, slower",
+    )
     attention: Literal["sdpa", "eager"] = Field("sdpa", description="attention implementation of Transformers")
 
 

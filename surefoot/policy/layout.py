@@ -1,7 +1,9 @@
 """From the flat stream of a micro-batch to the rows that a Transformers model takes, and back to the loss tokens.
 
-Three layouts that give the same states: rows padded on the right (nothing but the causal mask is needed, since padding
-comes after everything that matters), rows padded on the left, and one row that holds all sequences behind one another.
+Four layouts that give the same states: rows padded on the right (nothing but the causal mask is needed, since padding
+comes after everything that matters), rows padded on the left, one row that holds all sequences behind one another, and
+such a row in which a prompt that several sequences share is there once. ``"auto"`` takes the one with the least to
+compute.
 """
 
 from __future__ import annotations
@@ -14,9 +16,12 @@ import torch
 from torch import Tensor
 
 from surefoot.errors import ModelError
+from surefoot.policy.checkpointing import checkpointed
+from surefoot.policy.stream import make_stream, run_stream, shared_tokens, takes_streams, window
 from surefoot.types import Packed
 
-Layout = Literal["right", "left", "packed"]
+Layout = Literal["auto", "right", "left", "packed", "shared"]
+GAIN = 0.95  # of the tokens: what a layout has to save to make up for moving them about
 
 
 @dataclass(frozen=True)
@@ -46,9 +51,51 @@ def hidden_states(model: Any, packed: Packed, layout: Layout = "right") -> Tenso
     Raises:
         ModelError: when the model cannot take the layout.
     """
+    base = decoder(model)
+    layout = settle(model, packed, layout)
+    if layout == "shared" or (layout == "packed" and streams(model, packed)):
+        stream = make_stream(packed, model.dtype, share=layout == "shared")
+        with checkpointed(base, stream):
+            return run_stream(base, stream).index_select(0, stream.predicts)
     rows = arrange(model, packed, layout)
-    states: Tensor = decoder(model)(**rows.inputs, use_cache=False).last_hidden_state
+    with checkpointed(base):
+        states: Tensor = base(**rows.inputs, use_cache=False).last_hidden_state
     return states.flatten(0, 1).index_select(0, rows.predicts)
+
+
+def settle(model: Any, packed: Packed, layout: Layout) -> Layout:
+    """The layout that is meant: ``"auto"`` becomes the one with the fewest tokens, padding included.
+
+    Raises:
+        ModelError: ``"shared"``, and the model cannot take it.
+    """
+    if layout == "shared" and not streams(model, packed):
+        raise ModelError(
+            f"the layout 'shared' needs attention in every layer that sees the whole sequence and can be replaced, which "
+            f"{type(model).__name__} does not have here (a window shorter than the sequence, or model.attention = 'eager'): "
+            f"set train.layout = 'auto'"
+        )
+    if layout != "auto":
+        return layout
+    if not streams(model, packed):
+        return "right"
+    lengths = packed.lengths - 1
+    padded, packed_tokens, shared = len(lengths) * int(lengths.max()), int(lengths.sum()), shared_tokens(packed)
+    if shared <= GAIN * min(padded, packed_tokens):
+        return "shared"
+    return "packed" if packed_tokens <= GAIN * padded else "right"
+
+
+def usable(model: Any, layout: Layout) -> Layout:
+    """The layout, ``"right"`` in place of ``"auto"`` for a model that takes no other."""
+    return "right" if layout == "auto" and not takes_streams(decoder(model)) else layout
+
+
+def streams(model: Any, packed: Packed) -> bool:
+    """Whether the model takes this micro-batch without padding and with prompts shared."""
+    base = decoder(model)
+    bound = window(base)
+    return (bound is None or bound >= int(packed.lengths.max()) - 1) and takes_streams(base)
 
 
 def decoder(model: Any) -> Any:

@@ -15,6 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from surefoot.errors import ModelError, RunFolderError, SurefootError
 from surefoot.files import write_folder_atomic
 from surefoot.policy import smollm2
+from surefoot.policy.checkpointing import set_checkpointing
 from surefoot.policy.config import ModelConfig
 from surefoot.policy.embedded import fresh_model
 from surefoot.policy.policy import Policy
@@ -41,6 +42,8 @@ def load_policy(config: ModelConfig) -> Policy:
         name_end(model, tokenizer)
         model.to(device=device, dtype=getattr(torch, config.dtype))
         remove_dropout(model)
+        if config.checkpointing:
+            set_checkpointing(model, config.path)
         policy = Policy(model, tokenizer, config, device)
         rows = model.get_input_embeddings().weight.shape[0]
         if len(tokenizer) > rows:

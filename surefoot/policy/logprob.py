@@ -2,7 +2,8 @@
 
 The log-probability, the entropy and the log-probabilities of a few named tokens are all that an objective needs from
 the vocabulary: every loss is a function of [M] and [M, K] numbers. The logits of a chunk of tokens live for a moment in
-the forward pass and again, computed anew, in the backward pass.
+the forward pass and again, computed anew, in the backward pass; a micro-batch whose probabilities fit into a small budget
+keeps them instead, which saves a quarter of the head's products.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def token_logprobs(
     """Log-probability (with gradient) and entropy of every loss token of a micro-batch.
 
     Args:
-        policy: the model; ``policy.config.logprob_chunk`` tokens have their logits in memory at once.
+        policy: the model; ``policy.config.logprob_chunk`` tokens have their logits in memory at once, and up to
+            ``policy.config.logprob_keep`` megabytes of probabilities wait for the backward pass.
         packed: the micro-batch, M loss tokens.
         layout: how the sequences lie in the forward pass; changes speed, not values. A model whose head is not known
             has its rows padded on the right whatever this says.
@@ -73,12 +75,12 @@ def token_logprobs(
         if top_ids.ndim != 2 or len(top_ids) != int(mask.sum()):
             raise ValueError(f"top_ids of shape {tuple(top_ids.shape)}: expected ({int(mask.sum())}, K)")
         top_ids = top_ids.to(policy.device, torch.int64)
-    head, chunk = policy.head, policy.config.logprob_chunk
+    head, chunk, keep = policy.head, policy.config.logprob_chunk, policy.config.logprob_keep * 2**20
     states = None
     if head is not None:
         states = hidden_states(policy.model, packed, layout)
         logp, entropies, top = chunked_logprobs(
-            states, head, packed.ids[mask], packed.temperature[mask], chunk, entropy=entropy, top_ids=top_ids
+            states, head, packed.ids[mask], packed.temperature[mask], chunk, keep=keep, entropy=entropy, top_ids=top_ids
         )
     elif hidden:
         raise ModelError(
@@ -97,10 +99,14 @@ def chunked_logprobs(
     temperature: Tensor,
     chunk: int,
     *,
+    keep: int = 0,
     entropy: bool = True,
     top_ids: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Log-probability of ``target`` [M] given ``hidden`` [M, d] at ``temperature`` [M], and what else is wanted.
+
+    ``chunk`` tokens have their logits in memory at once. Probabilities of all tokens that take at most ``keep`` bytes are
+    kept for the backward pass, where there is one; the values are the same.
 
     The product runs in float32 where the head says so: ``hidden`` is turned into it chunk by chunk, the weights once.
 
@@ -108,10 +114,21 @@ def chunked_logprobs(
         Log-probabilities [M] with gradient, entropies [M], log-probabilities [M, K] of ``top_ids`` [M, K].
     """
     head = head.widened()
-    logp, entropies, top = _Chunked.apply(
-        hidden, head.weight, head.bias, target, temperature, head.scale, head.softcap, chunk, entropy, top_ids
-    )
+    learns = torch.is_grad_enabled() and (hidden.requires_grad or head.weight.requires_grad)
+    wide = torch.promote_types(head.weight.dtype, torch.float32)
+    kept = learns and head.softcap is None and len(hidden) * len(head.weight) * wide.itemsize <= keep
+    how = _How(head.scale, head.softcap, chunk, kept, entropy)
+    logp, entropies, top = _Chunked.apply(hidden, head.weight, head.bias, target, temperature, top_ids, how)
     return logp, entropies if entropy else None, None if top_ids is None else top
+
+
+@dataclass(frozen=True)
+class _How:
+    scale: float
+    softcap: float | None
+    chunk: int
+    keep: bool
+    entropy: bool
 
 
 class _Chunked(torch.autograd.Function):
@@ -128,55 +145,61 @@ class _Chunked(torch.autograd.Function):
         bias: Tensor | None,
         target: Tensor,
         temperature: Tensor,
-        scale: float,
-        softcap: float | None,
-        chunk: int,
-        want_entropy: bool,
         top_ids: Tensor | None,
+        how: _How,
     ) -> tuple[Tensor, Tensor, Tensor]:
         dtype = torch.promote_types(hidden.dtype, torch.float32)
         logp = hidden.new_empty(len(hidden), dtype=dtype)
         normaliser = torch.empty_like(logp)
-        entropy = torch.empty_like(logp) if want_entropy else logp.new_empty(0)
+        entropy = torch.empty_like(logp) if how.entropy else logp.new_empty(0)
         top = logp.new_empty(0 if top_ids is None else top_ids.shape)
         temperature = temperature.to(dtype)
-        for begin in range(0, len(hidden), chunk):
-            part = slice(begin, begin + chunk)
-            z = finish(functional.linear(hidden[part].to(weight.dtype), weight, bias), scale, softcap)
+        kept = None
+        if how.keep:
+            kept = hidden.new_empty(len(hidden), len(weight), dtype=torch.promote_types(weight.dtype, torch.float32))
+        for begin in range(0, len(hidden), how.chunk):
+            part = slice(begin, begin + how.chunk)
+            z = finish(functional.linear(hidden[part].to(weight.dtype), weight, bias), how.scale, how.softcap)
             z.div_(temperature[part, None])
             torch.logsumexp(z, 1, out=normaliser[part])
             torch.sub(z.gather(1, target[part, None]).squeeze(1), normaliser[part], out=logp[part])
             if top_ids is not None:
                 torch.sub(z.gather(1, top_ids[part]), normaliser[part, None], out=top[part])
-            if want_entropy:
-                z.sub_(normaliser[part, None]).exp_()
-                torch.sum(torch.special.entr(z), 1, out=entropy[part])
-        ctx.save_for_backward(hidden, weight, bias, target, temperature, normaliser)
-        ctx.scale, ctx.softcap, ctx.chunk = scale, softcap, chunk
+            if how.entropy or kept is not None:
+                z.sub_(normaliser[part, None])
+                p = torch.exp(z, out=None if kept is None else kept[part])
+                if how.entropy:
+                    # An impossible token has z = -inf and p = 0, whose product is not a number.
+                    torch.sum(p.mul(z.clamp_(min=torch.finfo(z.dtype).min)).neg_(), 1, out=entropy[part])
+        ctx.save_for_backward(hidden, weight, bias, target, temperature, normaliser, kept)
+        ctx.how = how
         ctx.mark_non_differentiable(entropy, top)
         return logp, entropy, top
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, weight, bias, target, temperature, normaliser = ctx.saved_tensors
-        grad_logp = grads[0]
+        hidden, weight, bias, target, temperature, normaliser, kept = ctx.saved_tensors
+        how = ctx.how
         wide = normaliser.dtype  # float32 at least: gradients of half-precision weights are summed up in it
         grad_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
         grad_weight = torch.zeros_like(weight, dtype=wide) if ctx.needs_input_grad[1] else None
         grad_bias = torch.zeros_like(bias, dtype=wide) if bias is not None and ctx.needs_input_grad[2] else None
-        for begin in range(0, len(hidden), ctx.chunk):
-            part = slice(begin, begin + ctx.chunk)
-            states = hidden[part].to(weight.dtype)
-            capped = finish(functional.linear(states, weight, bias), ctx.scale, ctx.softcap)
+        for begin in range(0, len(hidden), how.chunk):
+            part = slice(begin, begin + how.chunk)
             # d logp / d z = onehot(target) - softmax(z), and z = capped / temperature.
-            g = grad_logp[part] / temperature[part]
-            z = capped if ctx.softcap is None else capped.clone()
-            p = z.div_(temperature[part, None]).sub_(normaliser[part, None]).exp_()
-            dz = p.mul_(-g[:, None]).scatter_add_(1, target[part, None], g[:, None])
-            if ctx.softcap is not None:
-                dz.mul_(1 - (capped / ctx.softcap).square_())
-            if ctx.scale != 1.0:
-                dz.mul_(ctx.scale)
+            g = grads[0][part] / temperature[part]
+            if kept is None:
+                capped = finish(functional.linear(hidden[part].to(weight.dtype), weight, bias), how.scale, how.softcap)
+                z = capped if how.softcap is None else capped.clone()
+                p = z.div_(temperature[part, None]).sub_(normaliser[part, None]).exp_()
+                dz = p.mul_(-g[:, None])
+            else:
+                dz = kept[part] * -g[:, None]  # kept as it is, for a second backward pass
+            dz.scatter_add_(1, target[part, None], g[:, None])
+            if how.softcap is not None:
+                dz.mul_(1 - (capped / how.softcap).square_())
+            if how.scale != 1.0:
+                dz.mul_(how.scale)
             if grad_hidden is not None:
                 grad_hidden[part] = dz.to(weight.dtype) @ weight
             if grad_weight is not None:
@@ -187,4 +210,4 @@ class _Chunked(torch.autograd.Function):
             grad_weight = grad_weight.to(weight.dtype)
         if grad_bias is not None and bias is not None:
             grad_bias = grad_bias.to(bias.dtype)
-        return grad_hidden, grad_weight, grad_bias, None, None, None, None, None, None, None
+        return grad_hidden, grad_weight, grad_bias, None, None, None, None

@@ -1,14 +1,16 @@
-"""From samples to micro-batches: rows of similar length together, and the denominators of the whole step beforehand."""
+"""From samples to micro-batches: rows of similar length together, or those that share a prompt where that saves more; and
+the denominators of the whole step beforehand."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import torch
 
+from surefoot.policy.layout import GAIN, Layout
 from surefoot.types import Packed, Sample, Totals
 
 
@@ -44,6 +46,7 @@ def pack(
     *,
     max_tokens: int,
     order: Literal["length", "given"] = "length",
+    layout: Layout = "right",
     skip: Sequence[bool] | None = None,
     weight: Sequence[float] | Sequence[np.ndarray] | None = None,
 ) -> list[Packed]:
@@ -57,9 +60,12 @@ def pack(
         advantage: for each sample a number, or an array [T] with one for each of its tokens.
         group: for each sample, the number of its group.
         totals: of the optimiser step, from :func:`count`.
-        max_tokens: limit of rows x longest row in a micro-batch; a longer row is a micro-batch of its own.
+        max_tokens: limit of rows x longest row in a micro-batch; a longer row is a micro-batch of its own. Where prompts
+            are shared, of prompts x longest prompt + rows x longest rest.
         order: ``"length"`` starts with the longest rows, and so needs the most memory first; ``"given"`` keeps the
             order of the samples.
+        layout: of the forward pass; ``"shared"``, and ``"auto"`` where it saves tokens, put the samples of a prompt
+            together.
         skip: for each sample, whether to leave it out of the micro-batches (it has no gradient); it still counts in
             ``group_tokens``.
         weight: for each sample the weight of its tokens, a number or an array [T]; 1 where it is left out.
@@ -94,7 +100,13 @@ def pack(
     refuse_mixed_tops(rows)
     if order == "length":
         rows.sort(key=lambda row: -len(row.sample))  # stable: equal lengths stay in the order given
-    return [join(rows_of_batch) for rows_of_batch in split(rows, max_tokens)]
+    share = layout == "shared" or (layout == "auto" and sharing_pays(rows))
+    if share and order == "length":
+        first: dict[bytes, int] = {}
+        for place, row in enumerate(rows):
+            first.setdefault(row.prompt, place)
+        rows.sort(key=lambda row: first[row.prompt])
+    return [join(rows_of_batch) for rows_of_batch in split(rows, max_tokens, share=share)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +120,47 @@ class Row:
     weight: np.ndarray
     tokens: float
     group_tokens: float
+
+    @property
+    def start(self) -> int:
+        """Tokens before the first loss token."""
+        return int(self.mask.argmax())
+
+    @property
+    def prompt(self) -> bytes:
+        """These tokens, for comparison."""
+        return self.sample.ids[: self.start].tobytes()
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Places that a micro-batch takes: prompts x longest prompt + rows x longest rest. ``prompt`` is the last one's."""
+
+    prompts: int = 0
+    longest_prompt: int = 0
+    rows: int = 0
+    longest_rest: int = 0
+    prompt: bytes | None = None
+
+    @property
+    def places(self) -> int:
+        return self.prompts * self.longest_prompt + self.rows * self.longest_rest
+
+    def plus(self, row: Row, *, share: bool) -> Extent:
+        start = row.start if share else 0
+        rest = max(self.longest_rest, len(row.sample) - start)
+        longer = replace(self, rows=self.rows + 1, longest_rest=rest)
+        if not share or row.prompt == self.prompt:
+            return longer
+        longest = max(self.longest_prompt, start)
+        return replace(longer, prompts=self.prompts + 1, longest_prompt=longest, prompt=row.prompt)
+
+
+def sharing_pays(rows: Sequence[Row]) -> bool:
+    """Whether putting the samples of a prompt together leaves clearly fewer tokens to compute."""
+    whole = sum(len(row.sample) for row in rows)
+    prompts = {row.prompt: row.start for row in rows}
+    return sum(prompts.values()) + sum(len(row.sample) - row.start for row in rows) <= GAIN * whole
 
 
 def spread(
@@ -146,15 +199,15 @@ def named(sample: Sample) -> str:
     return f"sample {sample.prompt_id}/{sample.sample_id}"
 
 
-def split(rows: Sequence[Row], max_tokens: int) -> list[list[Row]]:
-    """Cut the rows, in their order, wherever one more would bring rows x longest row over ``max_tokens``."""
+def split(rows: Sequence[Row], max_tokens: int, *, share: bool = False) -> list[list[Row]]:
+    """Cut the rows, in their order, wherever one more would take more than ``max_tokens`` places."""
     batches: list[list[Row]] = []
-    longest = 0
+    extent = Extent()
     for row in rows:
-        longest = max(longest, len(row.sample))
-        if not batches or (len(batches[-1]) + 1) * longest > max_tokens:
+        extent = extent.plus(row, share=share)
+        if not batches or extent.places > max_tokens:
             batches.append([])
-            longest = len(row.sample)
+            extent = Extent().plus(row, share=share)
         batches[-1].append(row)
     return batches
 

@@ -44,12 +44,20 @@ class TrainConfig(Section):
     )
     epochs: int = Field(1, gt=0, description="times that the batch is gone through")
     micro_batch_tokens: int = Field(
-        16384,
+        4096,
         gt=0,
-        description="tokens of a forward and backward pass, padding included; changes memory, not the gradient",
+        description="tokens of a forward and backward pass, padding included; changes memory and speed, not the gradient. A "
+        "GPU wants as many as its memory holds, a CPU few enough that they stay near",
     )
-    layout: Literal["right", "left", "packed"] = Field(
-        "right", description="how rows lie in a forward pass; same result"
+    layout: Literal["auto", "right", "left", "packed", "shared"] = Field(
+        "auto",
+        description="how rows lie in a forward pass; same result. 'right', 'left': padded; 'packed': without padding; 'shared': "
+        "and the prompt of a group once; 'auto': what has the fewest tokens to compute",
+    )
+    old: Literal["recompute", "behaviour"] = Field(
+        "recompute",
+        description="where the log-probabilities before several updates come from: a pass of the trainer, or 'behaviour': what "
+        "the engine sampled with (saves the pass; differs by the mismatch of engine and trainer)",
     )
     threads: int = Field(0, ge=0, description="threads of PyTorch (0: leave as it is)")
 

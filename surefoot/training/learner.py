@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from surefoot.algorithms.algorithm import Algorithm
 from surefoot.algorithms.loss import loss_terms
 from surefoot.algorithms.tokens import Tokens
 from surefoot.metrics import StepReport
+from surefoot.policy.layout import Layout, usable
 from surefoot.policy.logprob import TokenLogprobs, token_logprobs
 from surefoot.policy.packing import count, loss_mask, pack
 from surefoot.policy.policy import Policy
@@ -25,16 +27,31 @@ from surefoot.training.critic import CriticLearner, explained_variance
 from surefoot.training.gradients import Gradients
 from surefoot.training.optimiser import learning_rate, take_step
 from surefoot.training.state import RunState
-from surefoot.training.streams import Streams, on_tokens, refuse_non_finite, row_logprobs
+from surefoot.training.streams import (
+    RowValues,
+    Streams,
+    behaviour_logprobs,
+    on_tokens,
+    refuse_non_finite,
+    row_logprobs,
+    token_weights,
+)
 from surefoot.types import Group, Packed, Sample
 
 
 @dataclass
 class Update:
-    """What the optimiser steps of one rollout batch share."""
+    """What the optimiser steps of one rollout batch share.
+
+    Attributes:
+        old: log-probabilities under the policy that starts the update, [L_i] for each row; empty where they are not known.
+            The first step fills in those of its own rows. None where it is the only step, which needs none.
+        first: no step was taken yet.
+    """
 
     batch: Batch
     streams: Streams
+    old: RowValues | None
     state: RunState
     report: StepReport
     clock: Clock
@@ -74,7 +91,9 @@ class Learner:
         batch = make_batch(self.algorithm, groups, state.memory, step=state.step, budget=budget, streams=streams)
         if self.algorithm.kl_in_reward and kl.MEMORY in state.memory:
             report.add("reward/kl_coef", state.memory[kl.MEMORY])  # of the next step
-        update = Update(batch, streams, state, report, clock)
+        with clock.phase("logprob"):
+            old = self._old(batch, streams, state.step)
+        update = Update(batch, streams, old, state, report, clock)
         for epoch in range(self.config.train.epochs):
             for rows in self._mini_batches(batch, state.step, epoch):
                 self._optimiser_step(update, rows)
@@ -85,6 +104,11 @@ class Learner:
             returns = torch.from_numpy(np.concatenate([batch.returns[i] for i in rows]))
             report.add("critic/explained_variance", explained_variance(values, returns))
         return batch, report
+
+    @cached_property
+    def layout(self) -> Layout:
+        """How rows lie in a forward pass of the policy."""
+        return usable(self.policy.model, self.config.train.layout)
 
     def modules(self) -> dict[str, nn.Module]:
         """The models that the run state holds, by name; the reference too, which a reset may have changed."""
@@ -101,16 +125,36 @@ class Learner:
     def _streams(self, samples: Sequence[Sample]) -> Streams:
         """The passes before the update, those that the algorithm needs."""
         train, algorithm = self.config.train, self.algorithm
-        limit, layout = train.micro_batch_tokens, train.layout
+        limit, layout = train.micro_batch_tokens, self.layout
         entropy = "entropy" in algorithm.weights.kind.traits
         old = entropies = reference = values = None
-        if train.updates_per_step * train.epochs > 1 or algorithm.kl_in_reward or entropy:
+        weighted = self._several and "idle" not in algorithm.weights.kind.traits
+        if algorithm.kl_in_reward or entropy or weighted:
             old, entropies = row_logprobs(self.policy, samples, max_tokens=limit, layout=layout, entropy=entropy)
         if algorithm.kl_in_reward and self.reference is not None:
             reference, _ = row_logprobs(self.reference, samples, max_tokens=limit, layout=layout)
         if self.critic is not None:
             values = self.critic.values(samples, limit, layout)
         return Streams(old, entropies, reference, values)
+
+    @property
+    def _several(self) -> bool:
+        return self.config.train.updates_per_step * self.config.train.epochs > 1
+
+    def _old(self, batch: Batch, streams: Streams, step: int) -> RowValues | None:
+        """Log-probabilities of the rows that are trained after the weights have moved and not before."""
+        if streams.old is not None or not self._several:
+            return streams.old
+        if self.config.train.old == "behaviour" and (held := behaviour_logprobs(batch.samples, self.policy.device)):
+            return held
+        rows = np.concatenate([np.zeros(0, dtype=np.int64), *self._mini_batches(batch, step, 0)[1:]])
+        if self.algorithm.silent_without_advantage(on_policy=False):
+            rows = rows[~batch.silent[rows]]
+        limit, samples = self.config.train.micro_batch_tokens, [batch.samples[i] for i in rows]
+        found, _ = row_logprobs(self.policy, samples, max_tokens=limit, layout=self.layout)
+        known = dict(zip(rows.tolist(), found, strict=True))
+        empty = torch.zeros(0, device=self.policy.device)
+        return [known.get(i, empty) for i in range(len(batch.samples))]
 
     def _mini_batches(self, batch: Batch, step: int, epoch: int) -> list[np.ndarray]:
         """Rows of whole groups, shuffled afresh in every epoch where there is more than one mini-batch."""
@@ -131,11 +175,13 @@ class Learner:
             advantage = [on_tokens(mask, batch.token_advantage[i]) for mask, i in zip(masks, rows, strict=True)]
         # A row without advantage and without another term in its loss has no gradient: it stays in the totals and skips
         # the forward pass.
-        on_policy = update.streams.old is None
+        on_policy = update.old is None
         skip = batch.silent[rows] & self.algorithm.silent_without_advantage(on_policy=on_policy)
         limit = self.config.train.micro_batch_tokens
-        weight = self._weights(update, rows, masks)
-        packs = pack(samples, advantage, group, totals, max_tokens=limit, skip=skip.tolist(), weight=weight)
+        weight = token_weights(self.algorithm, update.streams, rows, masks)
+        packs = pack(
+            samples, advantage, group, totals, max_tokens=limit, layout=self.layout, skip=skip.tolist(), weight=weight
+        )
         report.add("updates/taken", bool(packs))
         if not packs:
             return
@@ -186,7 +232,7 @@ class Learner:
         current = token_logprobs(
             self.policy,
             packed,
-            layout=self.config.train.layout,
+            layout=self.layout,
             top_ids=None if top is None else top[packed.mask],
             hidden=self.critic is not None and self.critic.critic.shared,
         )
@@ -195,7 +241,7 @@ class Learner:
 
     def _tokens(self, current: TokenLogprobs, packed: Packed, update: Update, rows: np.ndarray) -> Tokens:
         """The log-probabilities of a micro-batch, beside all that the objective compares them with."""
-        mask, old = packed.mask, update.streams.old
+        mask = packed.mask
         behaviour, detached = packed.logp_behaviour[mask], current.logp.detach()
         if update.first:
             # Before the first step of a batch the weights are those of the engine: this difference is pure mismatch.
@@ -206,13 +252,18 @@ class Learner:
         reference = None
         if self.reference is not None and self.algorithm.kl_in_loss:
             with update.clock.phase("logprob"), torch.no_grad():
-                layout = self.config.train.layout
-                reference = token_logprobs(self.reference, packed, layout=layout, entropy=False).logp
-        index = packed.sample_index.tolist()
+                reference = token_logprobs(self.reference, packed, layout=self.layout, entropy=False).logp
+        index = [rows[i] for i in packed.sample_index.tolist()]
+        old = detached
+        if update.old is not None and all(len(update.old[i]) for i in index):
+            old = torch.cat([update.old[i] for i in index])
+        elif update.old is not None:
+            for i, part in zip(index, detached.split(packed.loss_tokens.long().tolist()), strict=True):
+                update.old[i] = part
         top = packed.top_ids
         return Tokens(
             logp=current.logp,
-            logp_old=detached if old is None else torch.cat([old[rows[i]] for i in index]),
+            logp_old=old,
             logp_behaviour=behaviour,
             advantage=packed.advantage[mask],
             row=packed.seq_index[mask],
@@ -240,7 +291,7 @@ class Learner:
         if self.critic is None or update.streams.values is None or update.batch.returns is None:
             return None
         places = [rows[i] for i in packed.sample_index.tolist()]
-        values = self.critic.predict(packed, current.hidden, self.config.train.layout)
+        values = self.critic.predict(packed, current.hidden, self.layout)
         old = torch.cat([update.streams.values[i] for i in places])
         returns = torch.from_numpy(np.concatenate([update.batch.returns[i] for i in places])).to(values)
         loss = (coefficient * self.algorithm.value(values, old, returns)).sum()
@@ -251,26 +302,3 @@ class Learner:
             return self.algorithm.value.coef * loss
         loss.backward()
         return None
-
-    def _weights(self, update: Update, rows: np.ndarray, masks: list[np.ndarray]) -> list[np.ndarray] | None:
-        """Token weights of a mini-batch, spread over the tokens of each sample; None where all count alike."""
-        old, entropy = update.streams.old, update.streams.entropy
-        if "idle" in self.algorithm.weights.kind.traits or old is None:
-            return None
-        lengths = [int(mask.sum()) for mask in masks]
-        logp = torch.cat([old[i] for i in rows])
-        row = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor(lengths)).to(logp.device)
-        tokens = Tokens(
-            logp=logp,
-            logp_old=logp,
-            logp_behaviour=logp,
-            advantage=torch.zeros_like(logp),
-            row=row,
-            loss_tokens=torch.tensor(lengths, dtype=torch.float64, device=logp.device),
-            group_tokens=torch.zeros(len(rows), dtype=torch.float64, device=logp.device),
-            entropy=None if entropy is None else torch.cat([entropy[i] for i in rows]),
-        )
-        found = self.algorithm.weights(tokens).cpu().numpy()
-        return [
-            on_tokens(mask, part) for mask, part in zip(masks, np.split(found, np.cumsum(lengths)[:-1]), strict=True)
-        ]

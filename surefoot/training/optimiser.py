@@ -12,7 +12,10 @@ from surefoot.training.config import OptimiserConfig
 
 
 def make_optimiser(model: nn.Module, config: OptimiserConfig) -> torch.optim.AdamW:
-    """AdamW (arXiv 1711.05101) over the trainable parameters; matrices decay, vectors (biases, norms) do not."""
+    """AdamW (arXiv 1711.05101) over the trainable parameters; matrices decay, vectors (biases, norms) do not.
+
+    The fused one is the fastest on a CPU as well: it goes through the memory once.
+    """
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": config.weight_decay},
@@ -54,9 +57,18 @@ def take_step(optimiser: torch.optim.Optimizer, model: nn.Module, *, lr: float, 
         group["lr"] = lr
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)
-    if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
+    if not finite(model):
         raise NonFiniteError(
             f"the weights are not finite after a step at the learning rate {lr:g}, and nothing of this step is saved: "
             "lower optimiser.lr"
         )
     return norm
+
+
+@torch.no_grad()
+def finite(model: nn.Module) -> bool:
+    """Whether all weights are. Their norm tells it many times faster than a look at each, unless it overflows itself."""
+    parameters = list(model.parameters())
+    if bool(nn.utils.get_total_norm(parameters).isfinite()):
+        return True
+    return all(bool(parameter.isfinite().all()) for parameter in parameters)

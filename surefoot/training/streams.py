@@ -9,10 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from surefoot.algorithms.algorithm import Algorithm
+from surefoot.algorithms.tokens import Tokens
 from surefoot.errors import NonFiniteError
 from surefoot.policy.layout import Layout
 from surefoot.policy.logprob import token_logprobs
-from surefoot.policy.packing import pack
+from surefoot.policy.packing import loss_mask, pack
 from surefoot.policy.policy import Policy
 from surefoot.types import Packed, Sample, Totals
 
@@ -48,7 +50,8 @@ def row_logprobs(
     logps, entropies = [empty] * len(samples), [empty] * len(samples)
     totals = Totals(float("inf"), 1, 1)
     with torch.no_grad():
-        for packed in pack(samples, [0.0] * len(samples), list(range(len(samples))), totals, max_tokens=max_tokens):
+        numbers = list(range(len(samples)))
+        for packed in pack(samples, [0.0] * len(samples), numbers, totals, max_tokens=max_tokens, layout=layout):
             packed = packed.to(policy.device)
             found = token_logprobs(policy, packed, layout=layout, entropy=entropy)
             refuse_non_finite(found.logp, packed, policy)
@@ -56,6 +59,12 @@ def row_logprobs(
             if found.entropy is not None:
                 split_rows(found.entropy, packed, entropies)
     return logps, entropies if entropy else None
+
+
+def behaviour_logprobs(samples: Sequence[Sample], device: torch.device) -> RowValues | None:
+    """The log-probabilities that the engine sampled with, [L_i] each; None where one of them is not finite."""
+    rows = [torch.from_numpy(sample.logp_behaviour[loss_mask(sample)]).to(device) for sample in samples]
+    return rows if all(bool(row.isfinite().all()) for row in rows) else None
 
 
 def split_rows(value: Tensor, packed: Packed, rows: RowValues) -> None:
@@ -70,6 +79,36 @@ def on_tokens(mask: np.ndarray, values: np.ndarray) -> np.ndarray:
     spread = np.zeros(len(mask))
     spread[mask] = values
     return spread
+
+
+def token_weights(
+    algorithm: Algorithm, streams: Streams, rows: np.ndarray, masks: Sequence[np.ndarray]
+) -> list[np.ndarray] | None:
+    """Token weights of a mini-batch, spread over the tokens of each sample; None where all count alike.
+
+    Args:
+        algorithm: whose weights they are.
+        streams: of the whole batch.
+        rows: the rows of the mini-batch in it.
+        masks: their loss tokens, [T] bool each.
+    """
+    if "idle" in algorithm.weights.kind.traits or streams.old is None:
+        return None
+    lengths = [int(mask.sum()) for mask in masks]
+    logp = torch.cat([streams.old[i] for i in rows])
+    row = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor(lengths)).to(logp.device)
+    tokens = Tokens(
+        logp=logp,
+        logp_old=logp,
+        logp_behaviour=logp,
+        advantage=torch.zeros_like(logp),
+        row=row,
+        loss_tokens=torch.tensor(lengths, dtype=torch.float64, device=logp.device),
+        group_tokens=torch.zeros(len(rows), dtype=torch.float64, device=logp.device),
+        entropy=None if streams.entropy is None else torch.cat([streams.entropy[i] for i in rows]),
+    )
+    found = algorithm.weights(tokens).cpu().numpy()
+    return [on_tokens(mask, part) for mask, part in zip(masks, np.split(found, np.cumsum(lengths)[:-1]), strict=True)]
 
 
 def refuse_non_finite(logp: Tensor, packed: Packed, policy: Policy) -> None:

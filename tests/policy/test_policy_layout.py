@@ -1,18 +1,34 @@
-"""The three layouts give the states that each sequence has alone, whatever lies beside it."""
+"""Every layout gives the states that each sequence has alone, whatever lies beside it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from policy_models import BUILDERS, NO_PACKING, VOCABULARY, build, packed_of, policy_of, some_samples
 
 from surefoot.errors import ModelError
-from surefoot.policy.layout import Layout, arrange, hidden_states
+from surefoot.policy.checkpointing import set_checkpointing
+from surefoot.policy.layout import Layout, arrange, hidden_states, settle, usable
 from surefoot.policy.logprob import token_logprobs
+from surefoot.policy.stream import make_stream
+from surefoot.types import Sample
 
-LAYOUTS: tuple[Layout, ...] = ("right", "left", "packed")
+LAYOUTS: tuple[Layout, ...] = ("right", "left", "packed", "auto")
+STREAMS = ("llama", "qwen2", "gpt2", "granite", "cohere")
+
+
+def families() -> list[Sample]:
+    """Samples of which some share a prompt: prompts of 1 to 9 tokens, answers of 0 to 7."""
+    rng, samples = np.random.default_rng(0), []
+    for prompt, answers in ((5, (3, 1, 7)), (2, (4,)), (9, (2, 2)), (1, (0, 6, 3)), (4, (0,))):
+        start = rng.integers(0, VOCABULARY, prompt)
+        for length in answers:
+            answer = rng.integers(0, VOCABULARY, length)
+            samples.append(Sample.of(start, answer, prompt_id=str(prompt), sample_id=len(samples), temperature=0.7))
+    return samples
 
 
 def alone(model: torch.nn.Module, samples: list) -> torch.Tensor:
@@ -123,3 +139,65 @@ def test_no_logits_are_made() -> None:
     assert policy.head is not None  # the proof runs the whole model once, at load time
     model.lm_head.register_forward_hook(lambda *_: pytest.fail("the head ran outside of the chunks"))
     token_logprobs(policy, packed_of(some_samples()))
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("name", STREAMS)
+def test_shared_prompts_give_the_states_of_the_sequence_alone(name: str, checkpointing: bool) -> None:
+    model, samples = build(name, torch.float64), families()
+    packed = packed_of(samples)
+    if checkpointing:
+        set_checkpointing(model, name)
+    found = {}
+    for layout in ("right", "packed", "shared"):
+        model.zero_grad()
+        states = hidden_states(model, packed, layout)
+        (states * torch.linspace(-1, 2, len(states), dtype=states.dtype)[:, None]).square().sum().backward()
+        found[layout] = states.detach(), {key: value.grad for key, value in model.named_parameters()}
+    with torch.no_grad():
+        torch.testing.assert_close(found["shared"][0], alone(model, samples), atol=1e-5, rtol=1e-5)
+    for layout in ("packed", "shared"):
+        for key, value in found["right"][1].items():
+            if value is not None:
+                assert (found[layout][1][key] - value).norm() <= 1e-5 * value.norm(), key
+    assert not any(module.training for module in model.modules())
+
+
+def test_layers_are_computed_again_only_where_there_is_a_gradient() -> None:
+    model, packed, calls = build("llama"), packed_of(families()), []
+    set_checkpointing(model, "llama")
+    model.model.layers[0].self_attn.register_forward_pre_hook(lambda *_: calls.append(1))
+    with torch.no_grad():
+        hidden_states(model, packed)
+    assert len(calls) == 1
+    hidden_states(model, packed).sum().backward()
+    assert len(calls) == 3
+    with pytest.raises(ModelError, match=r"no layers that can be computed again"):
+        set_checkpointing(torch.nn.Linear(2, 2), "x")
+
+
+def test_a_shared_prompt_is_in_the_stream_once() -> None:
+    samples = families()
+    stream = make_stream(packed_of(samples), torch.float32, share=True)
+    # A prompt, and what its answers add without their last token; samples without an answer are not in the batch.
+    assert len(stream.ids) == (5 + 2 + 0 + 6) + (2 + 4 - 1) + (9 + 1 + 1) + (1 + 5 + 2)
+    whole = make_stream(packed_of(samples), torch.float32, share=False)
+    assert len(whole.ids) == sum(len(sample) - 1 for sample in samples if sample.length) and whole.rests[0] == 0
+
+
+def test_auto_takes_what_has_the_fewest_tokens() -> None:
+    model = build("llama")
+    assert settle(model, packed_of(families()), "auto") == "shared"
+    assert settle(model, packed_of(some_samples(((3, 4), (2, 5), (1, 6)))), "auto") == "right"
+    assert settle(model, packed_of(some_samples(((3, 4), (2, 15), (1, 1)))), "auto") == "packed"
+
+
+@pytest.mark.parametrize("name", ["llama-eager", "qwen2-window", "mistral-window", "gemma2-window", "bloom"])
+def test_models_that_cannot_share_prompts_say_so(name: str) -> None:
+    model, packed = build(name), packed_of(families())
+    with pytest.raises(ModelError, match=r"'shared' needs attention .* set train\.layout = 'auto'"):
+        hidden_states(model, packed, "shared")
+    assert settle(model, packed, "auto") == "right"
+    assert usable(model, "auto") == ("auto" if "sdpa" in BUILDERS.get(name, ("", "", ""))[2] else "right")
+    with torch.no_grad():
+        torch.testing.assert_close(hidden_states(model, packed, "auto"), alone(model, families()), atol=1e-5, rtol=1e-5)

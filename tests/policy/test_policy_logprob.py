@@ -164,7 +164,7 @@ def test_tokens_times_vocabulary_is_never_held() -> None:
     config = transformers.LlamaConfig(**COMMON | {"vocab_size": vocabulary})
     model = transformers.LlamaForCausalLM(config).eval()
     packed = packed_of(some_samples(((4, 30),) * 20, vocabulary=vocabulary))
-    policy = policy_of(model, chunk)
+    policy = policy_of(model, chunk, logprob_keep=0)
     assert policy.head is not None
     with Largest() as largest:
         token_logprobs(policy, packed).logp.sum().backward()

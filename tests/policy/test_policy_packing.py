@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -215,3 +216,27 @@ def test_the_gradient_is_the_same_for_every_split_into_micro_batches() -> None:
     assert len(batches) == 12
     for other in gradients[1:]:
         torch.testing.assert_close(other, gradients[0], atol=1e-10, rtol=1e-10)
+
+
+def test_samples_of_a_prompt_stay_together_where_sharing_saves_tokens() -> None:
+    rng = np.random.default_rng(0)
+    prompts = [rng.integers(0, 50, 30) for _ in range(3)]
+    samples = [
+        Sample.of(prompts[k % 3], rng.integers(0, 50, 2 + k), prompt_id=str(k % 3), sample_id=k) for k in range(9)
+    ]
+    totals = count(samples, list(range(9)), 1.0)
+
+    def batches(layout: Any, limit: int) -> list[list[int]]:
+        found = pack(samples, [1.0] * 9, list(range(9)), totals, max_tokens=limit, layout=layout)
+        return [packed.sample_index.tolist() for packed in found]
+
+    for layout in ("shared", "auto"):
+        # Of the longest answer's prompt first; a prompt of 30 tokens once and three rests of at most 10 take 60 places.
+        assert batches(layout, 60) == [[8, 5, 2], [7, 4, 1], [6, 3, 0]]
+        assert batches(layout, 59) == [[8, 5], [2], [7, 4, 1], [6, 3, 0]]
+        assert batches(layout, 10**6) == [[8, 5, 2, 7, 4, 1, 6, 3, 0]]
+    assert batches("packed", 10**6) == batches("right", 10**6) == [[8, 7, 6, 5, 4, 3, 2, 1, 0]]
+    long = [Sample.of(prompts[0][:1], rng.integers(0, 50, 40 + k), prompt_id="0", sample_id=k) for k in range(3)]
+    totals = count(long, [0, 1, 2], 1.0)
+    (packed,) = pack(long, [1.0] * 3, [0, 1, 2], totals, max_tokens=10**6, layout="auto")
+    assert packed.sample_index.tolist() == [2, 1, 0]

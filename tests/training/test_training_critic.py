@@ -15,6 +15,7 @@ from surefoot.policy.critic import make_critic
 from surefoot.policy.loading import Policy, load_policy
 from surefoot.policy.logprob import token_logprobs
 from surefoot.policy.packing import count, pack
+from surefoot.policy.stream import takes_streams
 from surefoot.training import state as states
 from surefoot.training.config import OptimiserConfig
 from surefoot.training.critic import CriticLearner, explained_variance
@@ -118,6 +119,7 @@ def test_values_come_from_a_pass_in_the_layout_asked_for(layout: Any, shape: tup
         seen.append(tuple(inputs["input_ids"].shape))
 
     trunk = policy.model.base_model if kind == "head" else learner.critic.trunk
+    assert takes_streams(trunk)  # proved on a few tokens of its own
     trunk.register_forward_pre_hook(note, with_kwargs=True)
     learner.values(some_samples(), 10**6, layout)
     assert seen == [shape]

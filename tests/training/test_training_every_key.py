@@ -44,6 +44,8 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "model.device": ("error", "cuda:63", {}),
     "model.seed": ("metrics", 1, {}),
     "model.logprob_chunk": ("logit_rows", 3, {}),
+    "model.logprob_keep": ("logit_products", 0, {}),
+    "model.checkpointing": ("layers", True, {}),
     "model.attention": ("attention", "eager", {}),
     "task.name": ("samples", "chain_mod", {"task": {"options": {}}}),
     "task.path": (
@@ -101,6 +103,7 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "train.epochs": ("updates", 2, {}),
     "train.micro_batch_tokens": ("micro_batches", 40, {}),
     "train.layout": ("layout", "packed", {}),
+    "train.old": ("metrics", "behaviour", {"train": {"epochs": 2}}),
     "train.threads": ("threads", 2, {"train": {"threads": 1}}),
     "optimiser.lr": ("weights", 2e-3, {}),
     "optimiser.schedule": ("weights", "linear", {}),
@@ -174,7 +177,8 @@ def fill(value: Any, material: dict[str, str]) -> Any:
 
 def observe(config: RunConfig, base: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Seen:
     """Run and look at everything that a key could change."""
-    seen: Seen = {"micro_batches": 0, "forwards": 0, "layout": set(), "logit_rows": 0, "tracked": []}
+    seen: Seen = {"micro_batches": 0, "forwards": 0, "layout": set(), "layers": 0, "tracked": []}
+    seen |= {"logit_rows": 0, "logit_products": 0}
     spy_on_forwards(seen, monkeypatch)
     spy_on_trackers(seen, monkeypatch)
     reward = None if base.get("grade") == "verifier" else digits_reward()
@@ -242,12 +246,15 @@ def spy_on_forwards(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
     def widest(value: Any, weight: Any, bias: Any = None) -> Any:
         if len(weight) > 90 and value.dim() == 2:
             seen["logit_rows"] = max(seen["logit_rows"], len(value))
+            seen["logit_products"] += 1
         return linear(value, weight, bias)
 
     def built(config: Any, **options: Any) -> Any:
         parts = real_build(config, **options)
         embedding = parts.policy.model.get_input_embeddings()  # decode steps of the engine's own call no other module
         embedding.register_forward_hook(lambda *_: seen.__setitem__("forwards", seen["forwards"] + 1))
+        layer = parts.policy.model.base_model.layers[0].mlp  # within what is computed again
+        layer.register_forward_pre_hook(lambda *_: seen.__setitem__("layers", seen["layers"] + 1))
         seen["prompts"] = [ids.tolist() for _, ids in parts.heldout]
         return parts
 

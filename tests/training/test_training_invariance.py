@@ -108,7 +108,7 @@ def test_split_into_micro_batches(preset: str, monkeypatch: pytest.MonkeyPatch) 
     whole, metrics = gradient(monkeypatch, groups, **options, train={"micro_batch_tokens": 10**6})
     for tokens in (1, 25, 60, 100):
         split, split_metrics = gradient(monkeypatch, groups, **options, train={"micro_batch_tokens": tokens})
-        same(split, whole)
+        same(split, whole, 3e-6)  # rows lie in another way in a batch of another size
         for name, value in metrics.items():
             assert split_metrics[name] == pytest.approx(value, rel=1e-4, abs=1e-6), name
 
