@@ -64,7 +64,11 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--peer-rows", type=int, default=0, help="rows of TRL's forward pass in training")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=JSON", help="a key of our configuration, such as train.threads=1"
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=JSON",
+        help="a key of our configuration, such as train.threads=1",
     )
     parser.add_argument("--out", type=Path, default=Path("runs/speed"), help="folder of the models, logs and numbers")
     parser.add_argument("--show", type=Path, nargs="+", help="only print the tables of these JSON files")

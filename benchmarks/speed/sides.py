@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from benchmarks.speed.side import Gate, Stop
@@ -21,10 +22,8 @@ def main() -> None:
         import torch
 
         torch.set_num_threads(int(threads))
-    try:
+    with suppress(Stop):
         run(str(spec["side"]))(Work(**spec["work"]), spec, gate)
-    except Stop:
-        pass
     if spec["side"] != "make":
         gate.last()
     os._exit(0)

@@ -148,7 +148,8 @@ def memory_table(result: Result) -> str:
             columns.append([f"{turn['tokens']}" for turn in side["turns"]])
         first = side["turns"][0]
         grown = [
-            (turn["above"] - first["above"]) * 2**20 / max(1, turn["tokens"] - first["tokens"]) for turn in side["turns"]
+            (turn["above"] - first["above"]) * 2**20 / max(1, turn["tokens"] - first["tokens"])
+            for turn in side["turns"]
         ]
         columns.append([megabytes(turn["above"]) for turn in side["turns"]])
         columns.append(["" if not i else f"{grew:.0f} bytes" for i, grew in enumerate(grown)])
