@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -127,12 +127,22 @@ def memory(work: Work, spec: Mapping[str, Any], gate: Gate) -> None:
         group = list(range(len(samples)))
         (packed,) = pack(samples, [1.0] * len(samples), group, count(samples, group, 1.0), max_tokens=2 * tokens)
         gate.wait()
-        forget_peak()
-        before = peak_megabytes()
+        peak = _peak(spec["device"])
         token_logprobs(policy, packed, entropy=False).logp.sum().backward()
-        gate.tell(tokens=tokens, above=peak_megabytes() - before, phases={}, answers=0, trained=tokens)
+        gate.tell(tokens=tokens, above=peak(), phases={}, answers=0, trained=tokens)
     while True:
         gate.wait()
+
+
+def _peak(device: str) -> Callable[[], float]:
+    """A function that tells how many megabytes the memory has risen above what it is now."""
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        held = torch.cuda.memory_allocated()
+        return lambda: (torch.cuda.max_memory_allocated() - held) / 2**20
+    forget_peak()
+    before = peak_megabytes()
+    return lambda: peak_megabytes() - before
 
 
 def _watch_device(gate: Gate) -> None:

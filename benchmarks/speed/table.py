@@ -41,10 +41,13 @@ def peers(result: Result) -> list[str]:
     return [label for label in result["sides"] if label not in ("product", "surefoot")]
 
 
-def ratio(result: Result, label: str) -> float:
-    """How many times faster we are than a side: the median over the turns of its seconds over ours."""
+def ratio(result: Result, label: str, key: str = "seconds") -> float:
+    """How many times faster we are than a side: the median over the turns of its seconds over ours.
+
+    With ``key="cpu"`` the same for the CPU seconds of all threads, which other work on the machine changes less.
+    """
     ours, other = (result["sides"][name]["turns"] for name in ("surefoot", label))
-    return statistics.median(b["seconds"] / a["seconds"] for a, b in zip(ours, other, strict=True))
+    return statistics.median(b[key] / a[key] for a, b in zip(ours, other, strict=True))
 
 
 def tokens_ratio(result: Result, label: str) -> float:
@@ -56,24 +59,31 @@ def tokens_ratio(result: Result, label: str) -> float:
 
 def step_table(results: Sequence[Result]) -> str:
     head = (
-        "work", "side", "seconds a step", "times faster", "per token", "tokens of answers", "tokens/s", "peak memory",
-        "memory ratio", "target",
-    )  # fmt: skip
+        "work",
+        "side",
+        "seconds a step",
+        "times faster",
+        "per token",
+        "in CPU seconds",
+        "tokens of answers",
+        "tokens/s",
+    )
+    head = (*head, "peak memory", "memory ratio", "target")
     rows = []
     for result in results:
         ours = result["sides"]["surefoot"]
         for label in ("surefoot", *peers(result)):
             side, first = result["sides"][label], label == "surefoot"
             faster, tokens = ratio(result, label), tokens_ratio(result, label)
+            compared = (f"**{faster:.2f}**", f"{faster / tokens:.2f}", f"{ratio(result, label, 'cpu'):.2f}")
             note = "" if abs(tokens - 1) <= EQUAL_TOKENS else " (unequal)"
             rows.append(
                 (
                     result["work"]["name"] if first else "",
                     named(label, side),
                     f"{side['seconds']:.2f}",
-                    "" if first else f"**{faster:.2f}**",
-                    "" if first else f"{faster / tokens:.2f}",
-                    f"{side['tokens']['answers']:.0f}" + ("" if first else note),
+                    *(("", "", "") if first else compared),
+                    f"{side['tokens']['answers']:.0f}{note}",
                     f"{side['tokens_per_second']:.0f}",
                     megabytes(memory(side)),
                     "" if first else f"{memory(side) / memory(ours):.2f}",

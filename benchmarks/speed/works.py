@@ -188,7 +188,7 @@ def _problem(rng: np.random.Generator) -> tuple[str, int]:
 def _questions(rng: np.random.Generator) -> Iterator[tuple[str, str]]:
     while True:
         text, answer = _problem(rng)
-        yield _chat(text), str(answer)
+        yield _chat(f"{text} Answer in one short sentence."), str(answer)
 
 
 def _few_shot(rng: np.random.Generator) -> Iterator[tuple[str, str]]:
