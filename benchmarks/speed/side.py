@@ -30,11 +30,21 @@ class Stop(Exception):
 class Side:
     """The parent's hold on a side."""
 
-    def __init__(self, label: str, spec: Mapping[str, Any], *, checkout: Path, threads: int, log: Path) -> None:
+    def __init__(
+        self,
+        label: str,
+        spec: Mapping[str, Any],
+        *,
+        checkout: Path,
+        threads: int,
+        log: Path,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self.label = label
         environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
         if threads:
             environment["OMP_NUM_THREADS"] = str(threads)
+        environment |= variables or {}
         code = START.format(checkout=str(checkout.resolve()), root=str(ROOT))
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log

@@ -24,6 +24,8 @@ def tables(results: Sequence[Result]) -> str:
             parts.append(scaling_table(result))
         if result["work"]["kind"] == "memory":
             parts.append(memory_table(result))
+        if result["work"]["kind"] == "threads":
+            parts.append(threads_table(result))
     return "\n\n".join(parts) + "\n"
 
 
@@ -165,6 +167,13 @@ def memory_table(result: Result) -> str:
         columns.append(["" if not i else f"{grew:.0f} bytes" for i, grew in enumerate(grown)])
         columns.append(["" if not i else f"{grew / 4 / side['hidden']:.1f}" for i, grew in enumerate(grown)])
     return markdown(head, list(zip(*columns, strict=True)))
+
+
+def threads_table(result: Result) -> str:
+    sides = result["sides"]
+    loads = list(next(iter(sides.values())))
+    rows = [(label, *(f"{found[load]:.2f} s" for load in loads)) for label, found in sides.items()]
+    return markdown(("", *(f"{load.split()[0]} busy processes beside it" for load in loads)), rows)
 
 
 def memory(side: Mapping[str, Any]) -> float:

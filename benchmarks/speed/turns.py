@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import statistics
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,14 @@ from benchmarks.speed.side import ROOT, Side
 from benchmarks.speed.works import MEMORY_TOKENS, SCALES, Work
 
 Told = Callable[[str], None]
+# threads and how they wait; the number of iterations of the last is what libgomp takes where threads are more than cores
+WAITING: dict[str, tuple[int, dict[str, str]]] = {
+    "1 thread": (1, {}),
+    "2 threads, as they come": (2, {}),
+    "2 threads, passive": (2, {"OMP_WAIT_POLICY": "PASSIVE"}),
+    "2 threads, 1,000 spins": (2, {"GOMP_SPINCOUNT": "1000"}),
+}
+OTHERS = (0, 1, 2)  # busy processes beside it
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,8 @@ def measure(work: Work, plan: Plan, told: Told) -> dict[str, Any]:
         RuntimeError: a side ended by itself; the message is the last line that it printed.
     """
     model = _model(work, plan)
+    if work.kind == "threads":
+        return measure_threads(work, plan, model, told)
     sides = _sides(work, plan, model)
     rounds = len(MEMORY_TOKENS) if work.kind == "memory" else plan.rounds or work.rounds
     try:
@@ -71,6 +82,35 @@ def measure(work: Work, plan: Plan, told: Told) -> dict[str, Any]:
             side.kill()
     shape = Shape.read(model)
     found = {side.label: summary(work, shape, side) for side in sides}
+    return {"work": asdict(work), "device": plan.device, "machine": machine(), "sides": found}
+
+
+def measure_threads(work: Work, plan: Plan, model: Path, told: Told) -> dict[str, Any]:
+    """One thread against two that wait in different ways, on a free machine and then with other processes on it."""
+    sides = [
+        _side(label, "surefoot", work, replace(plan, threads=threads), model, variables=variables)
+        for label, (threads, variables) in WAITING.items()
+    ]
+    found: dict[str, Any] = {side.label: {} for side in sides}
+    try:
+        for side in sides:
+            side.ready()
+            side.turn(counts=False)
+        for others in OTHERS:
+            busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(others)]
+            try:
+                turns = [(side, side.turn()["seconds"]) for _ in range(plan.rounds or work.rounds) for side in sides]
+            finally:
+                for process in busy:
+                    process.kill()
+                    process.wait()
+            for side in sides:
+                seconds = statistics.median(took for which, took in turns if which is side)
+                found[side.label][f"{others} busy"] = seconds
+                told(f"{work.name}, {others} busy processes beside it: {side.label} {seconds:.2f} s")
+    finally:
+        for side in sides:
+            side.kill()
     return {"work": asdict(work), "device": plan.device, "machine": machine(), "sides": found}
 
 
@@ -103,7 +143,15 @@ def _checkouts(plan: Plan) -> dict[str, Path]:
     return {"surefoot": ROOT, **plan.checkouts}
 
 
-def _side(label: str, kind: str, work: Work, plan: Plan, model: Path | None, checkout: Path = ROOT) -> Side:
+def _side(
+    label: str,
+    kind: str,
+    work: Work,
+    plan: Plan,
+    model: Path | None,
+    checkout: Path = ROOT,
+    variables: Mapping[str, str] | None = None,
+) -> Side:
     spec = {
         "side": kind,
         "work": asdict(work),
@@ -113,8 +161,8 @@ def _side(label: str, kind: str, work: Work, plan: Plan, model: Path | None, che
         "rows": plan.peer_rows,
         "settings": dict(plan.settings),
     }
-    log = plan.logs / f"{work.name}-{label.replace(' ', '-')}.log"
-    return Side(label, spec, checkout=checkout, threads=plan.threads, log=log)
+    log = plan.logs / f"{work.name}-{label.replace(' ', '-').replace(',', '')}.log"
+    return Side(label, spec, checkout=checkout, threads=plan.threads, log=log, variables=variables)
 
 
 def summary(work: Work, shape: Shape, side: Side) -> dict[str, Any]:

@@ -19,7 +19,7 @@ class Work:
 
     Attributes:
         name: what it is called on the command line.
-        kind: ``step`` (whole steps of the training loop), ``decode``, ``train`` or ``memory``.
+        kind: ``step`` (whole steps of the training loop), ``decode``, ``train``, ``memory`` or ``threads``.
         model: name of a model of :mod:`benchmarks.speed.models`.
         prompts, samples: prompts of a step, and samples of each.
         new: largest number of tokens of an answer.
@@ -133,6 +133,7 @@ WORKS = {
             target="at least 55 % of the matrix-product rate",
         ),
         Work("memory", "memory", "wide", length=256, target="grows by hidden states only"),
+        Work("threads", "threads", "tiny", prompts=64, samples=8, new=40, wording="addition", rounds=4),
         Work(
             "scaling",
             "step",
