@@ -68,7 +68,7 @@ def measure(work: Work, plan: Plan, told: Told) -> dict[str, Any]:
     try:
         for side in sides:
             side.ready()
-        if work.kind != "memory":
+        if work.warm and work.kind != "memory":
             for side in sides:
                 side.turn(counts=False)
         for number in range(rounds):

@@ -27,6 +27,7 @@ class Work:
         reward: ``dense`` (a number from the text, so that every group has a signal) or ``answer`` (right or wrong, so that
             some groups have none).
         rounds: turns that are counted.
+        warm: whether a turn that does not count comes first; steps of minutes do without.
         micro_batch_tokens: ``train.micro_batch_tokens`` of our side.
         peer_rows: rows of the peer's forward pass in training; chosen by measurement, see docs/performance.md.
         length: tokens of a sequence of the kinds ``train`` and ``memory``.
@@ -42,6 +43,7 @@ class Work:
     wording: str = ""
     reward: str = "dense"
     rounds: int = 3
+    warm: bool = True
     micro_batch_tokens: int = 16384
     peer_rows: int = 64
     length: int = 0
@@ -104,6 +106,7 @@ WORKS = {
             new=64,
             wording="questions",
             rounds=3,
+            warm=False,
             micro_batch_tokens=2048,
             peer_rows=16,
             target="at least 3 times faster, at most half the memory",
@@ -112,11 +115,12 @@ WORKS = {
             "few-shot",
             "step",
             "smollm2",
-            prompts=8,
+            prompts=2,
             samples=8,
             new=16,
             wording="few-shot",
             rounds=2,
+            warm=False,
             micro_batch_tokens=2048,
             peer_rows=8,
             target="at least 6 times faster",
