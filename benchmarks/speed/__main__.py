@@ -34,19 +34,23 @@ def main(words: Sequence[str] | None = None) -> int:
         peer_rows=given.peer_rows,
         settings=settings(given.set),
     )
-    results, failed = [], False
-    if given.show:
-        results = [json.loads(path.read_text(encoding="utf-8")) for path in given.show]
-    for name in [] if given.show else given.work or WORKS:
+    names, failed = given.work or list(WORKS), False
+    for name in [] if given.show else names:
         try:
             result = measure(WORKS[name], plan, lambda line: print(line, file=sys.stderr, flush=True))
         except RuntimeError as error:
             print(f"{name}: {error}", file=sys.stderr)
             failed = True
             continue
-        results.append(result)
         (given.out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(tables(results), end="")
+    files = [given.out / f"{name}.json" for name in names]
+    text = tables([json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()])
+    print(text, end="")
+    if given.page:
+        from benchmarks.learning.page import between
+        from surefoot.files import write_atomic
+
+        write_atomic(given.page, between(given.page.read_text(encoding="utf-8"), "results", text))
     return int(failed)
 
 
@@ -71,7 +75,8 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
         help="a key of our configuration, such as train.threads=1",
     )
     parser.add_argument("--out", type=Path, default=Path("runs/speed"), help="folder of the models, logs and numbers")
-    parser.add_argument("--show", type=Path, nargs="+", help="only print the tables of these JSON files")
+    parser.add_argument("--show", action="store_true", help="measure nothing, show what the folder has")
+    parser.add_argument("--page", type=Path, help="write the tables into this page as well")
     return parser.parse_args(words)
 
 
