@@ -69,7 +69,8 @@ WORKS = {
             new=40,
             wording="addition",
             rounds=8,
-            peer_rows=512,
+            micro_batch_tokens=4096,
+            peer_rows=64,
             target="at least 2 times faster",
         ),
         Work(
@@ -82,7 +83,8 @@ WORKS = {
             wording="addition",
             reward="answer",
             rounds=8,
-            peer_rows=512,
+            micro_batch_tokens=4096,
+            peer_rows=64,
             target="at least 2 times faster",
         ),
         Work(
@@ -94,7 +96,8 @@ WORKS = {
             new=48,
             wording="letters",
             rounds=6,
-            peer_rows=256,
+            micro_batch_tokens=2048,
+            peer_rows=32,
             target="at least 2 times faster",
         ),
         Work(
@@ -147,6 +150,7 @@ WORKS = {
             new=48,
             wording="letters",
             rounds=4,
+            micro_batch_tokens=2048,
             target="time grows no faster than linearly",
         ),
     )
