@@ -1,6 +1,7 @@
 # make demo   install what the demo needs, run it            make lint     style, types and the order of the rooms
 # make test   install everything, lint, then the tests       make format   rewrite the files in the house style
-# make bench  tokens per second and peak memory              make docs     the pages that are made from the code
+# make bench  speed and memory in turn with TRL, an hour     make docs     the pages that are made from the code
+# make bench-gpu  equality and the same tables on one GPU
 # make learning   every preset on three seeds, the table of docs/learning.md
 # make clean  remove the environment and the caches           make parity   compare with TRL and verl, which it installs
 
@@ -10,7 +11,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
 CHECKED := surefoot tests benchmarks
 
-.PHONY: demo test test-slow parity lint format bench docs clean setup-demo setup
+.PHONY: demo test test-slow parity lint format bench bench-gpu docs clean setup-demo setup
 .DEFAULT_GOAL := test
 
 demo: setup-demo
@@ -36,8 +37,11 @@ format: setup
 	$(BIN)/ruff check --fix $(CHECKED)
 	$(BIN)/ruff format $(CHECKED)
 
-bench: setup
-	$(BIN)/python benchmarks/throughput.py $(ARGS)
+bench: setup $(VENV)/parity/.done
+	$(BIN)/python -m benchmarks.speed --peer trl --peer transformers $(ARGS)
+
+bench-gpu: setup $(VENV)/parity/.done
+	PYTHON=$(BIN)/python sh benchmarks/gpu.sh $(ARGS)
 
 learning: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.learning --page docs/learning.md $(ARGS)

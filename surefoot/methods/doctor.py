@@ -7,7 +7,6 @@ where the assistant begins, an engine and a trainer that disagree about probabil
 from __future__ import annotations
 
 import math
-import os
 import platform
 import tempfile
 from collections.abc import Callable, Sequence
@@ -28,9 +27,10 @@ from surefoot.rewards.base import Completion, Reward
 from surefoot.rewards.grade import grade
 from surefoot.rollout.engine import Request
 from surefoot.seeds import derive, uniforms
-from surefoot.training.assemble import Parts, assemble, set_threads
+from surefoot.training.assemble import Parts, assemble
 from surefoot.training.config import RunConfig
 from surefoot.training.loop import train
+from surefoot.training.threads import allowed_cores, free_cores, set_threads, waiting
 from surefoot.types import Prompt, Sample, Score
 
 Outcome = Literal["ok", "warn", "fail"]
@@ -63,8 +63,8 @@ class Check:
 
 def examine(config: RunConfig) -> list[Check]:
     """Run every check; those that need the model or the task are left out where these cannot be loaded."""
-    set_threads(config.train.threads)
-    checks = [_guarded("versions", versions), _guarded("threads", threads), _guarded("extras", lambda: extras(config))]
+    checks = [_guarded("versions", versions), _guarded("threads", lambda: threads(config.train.threads))]
+    checks.append(_guarded("extras", lambda: extras(config)))
     held: list[Parts] = []
 
     def load() -> tuple[Outcome, str]:
@@ -94,13 +94,18 @@ def versions() -> tuple[Outcome, str]:
     return "ok", text
 
 
-def threads() -> tuple[Outcome, str]:
-    """More threads than cores make every operation wait for the slowest."""
+def threads(wanted: int = 0) -> tuple[Outcome, str]:
+    """Set as many threads as the configuration wants, and compare them with the cores that nobody else computes on."""
+    cores = allowed_cores()
+    free = free_cores(cores)
+    choice = set_threads(wanted)
     used = torch.get_num_threads()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    device = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ", no CUDA device"
-    text = f"{used} threads of PyTorch on {cores} cores{device}"
-    return ("warn", f"{text}: set train.threads to {cores} or less") if used > cores else ("ok", text)
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no CUDA device"
+    why = f"train.threads = {wanted}" if wanted else choice.reason
+    text = f"{used} threads of PyTorch ({why}), {free} of {cores} cores free; waiting: {waiting()}; {device}"
+    if used > free:
+        return "warn", f"{text}: threads that wait for a busy core are slower than one, set train.threads to {free}"
+    return "ok", text
 
 
 def extras(config: RunConfig) -> tuple[Outcome, str]:

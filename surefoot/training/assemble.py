@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from surefoot.algorithms.algorithm import Algorithm
 from surefoot.errors import AlgorithmError
@@ -22,6 +21,7 @@ from surefoot.tasks.base import Task
 from surefoot.tasks.build import build_task, fingerprint
 from surefoot.tasks.render import Renderer
 from surefoot.training.config import RunConfig, SftConfig
+from surefoot.training.threads import set_threads as set_threads
 from surefoot.types import Prompt, Sample, Score
 
 
@@ -124,8 +124,3 @@ def interruption(algorithm: Algorithm, renderer: Renderer, budget: int) -> Inter
             "algorithm.interruption = 'none'"
         )
     return Interruption(after, phrase, renderer.tokens(algorithm.interruption.close))
-
-
-def set_threads(threads: int) -> None:
-    if threads:
-        torch.set_num_threads(threads)

@@ -129,12 +129,32 @@ def test_a_tracker_without_its_package(config: RunConfig, monkeypatch: pytest.Mo
     assert outcome == "fail" and "pip install 'surefoot[wandb]'" in evidence
 
 
-def test_other_versions_and_too_many_threads_are_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_versions_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor.metadata, "version", lambda name: "2.14.0" if name == "torch" else "5.24.0")
     assert doctor.versions()[0] == "warn"
-    monkeypatch.setattr(doctor.torch, "get_num_threads", lambda: 4096)
-    outcome, evidence = doctor.threads()
-    assert outcome == "warn" and "train.threads" in evidence
+
+
+@pytest.mark.parametrize(("threads", "free", "outcome"), [(1, 1, "ok"), (2, 2, "ok"), (2, 1, "warn"), (9, 8, "warn")])
+def test_threads_against_the_cores_that_are_free(
+    monkeypatch: pytest.MonkeyPatch, threads: int, free: int, outcome: str
+) -> None:
+    before = torch.get_num_threads()
+    monkeypatch.setattr(doctor, "allowed_cores", lambda: 8)
+    monkeypatch.setattr(doctor, "free_cores", lambda cores: free)
+    try:
+        found, evidence = doctor.threads(threads)
+    finally:
+        torch.set_num_threads(before)
+    assert found == outcome
+    assert evidence.startswith(
+        f"{threads} threads of PyTorch (train.threads = {threads}), {free} of 8 cores free; waiting: "
+    )
+    assert (f"set train.threads to {free}" in evidence) == (outcome == "warn")
+
+
+def test_threads_that_are_chosen_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", str(torch.get_num_threads()))
+    assert f"(OMP_NUM_THREADS = {torch.get_num_threads()})" in doctor.threads()[1]
 
 
 def test_gold_of_a_task_without_demonstrations(config: RunConfig, parts: Parts) -> None:
