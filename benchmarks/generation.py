@@ -198,9 +198,7 @@ def peak(name: str, arm: str) -> float:
     """Megabytes of this process at its peak, after generating once."""
     work = WORKS[name]
     model = load(work.model)
-    LocalEngine(model, max_batch_tokens=work.slots, **ARMS[arm]).generate(
-        requests_of(work, model.config.vocab_size)
-    )
+    LocalEngine(model, max_batch_tokens=work.slots, **ARMS[arm]).generate(requests_of(work, model.config.vocab_size))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
