@@ -147,7 +147,10 @@ def test_ids_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
 def test_no_further_tokens_hold_tokens_times_vocabulary() -> None:
     vocabulary, chunk = 5000, 64
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**COMMON | {"vocab_size": vocabulary})).eval()
-    packed, policy = packed_of(some_samples(((4, 30),) * 20, vocabulary=vocabulary)), policy_of(model, chunk, logprob_keep=0)
+    packed, policy = (
+        packed_of(some_samples(((4, 30),) * 20, vocabulary=vocabulary)),
+        policy_of(model, chunk, logprob_keep=0),
+    )
     assert policy.head is not None
     with Largest() as largest:
         token_logprobs(policy, packed, top_ids=some_ids(packed, 20), hidden=True).logp.sum().backward()
