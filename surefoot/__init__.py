@@ -71,6 +71,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'surefoot' has no attribute '{name}'")
+    importlib.import_module("surefoot.training.threads").wait_passively()  # before PyTorch is loaded
     home = importlib.import_module(_HOMES[name])
     value = importlib.import_module("surefoot.algorithms.presets") if name == "presets" else getattr(home, name)
     globals()[name] = value

@@ -26,11 +26,12 @@ from surefoot.tasks.base import Task
 from surefoot.tasks.check import as_task
 from surefoot.training import loop
 from surefoot.training import sft as supervised
-from surefoot.training.assemble import assemble, set_threads
+from surefoot.training.assemble import assemble
 from surefoot.training.config import RunConfig, SftConfig
 from surefoot.training.loop import RunResult
 from surefoot.training.progress import Progress
 from surefoot.training.sft import SftResult
+from surefoot.training.threads import set_threads
 
 S = TypeVar("S", bound=Section)
 Config = Section | Mapping[str, Any] | str | Path | Sequence[str | Path] | None

@@ -16,6 +16,7 @@ from surefoot import __version__
 from surefoot.cli import commands, options
 from surefoot.cli.output import forgiving_output
 from surefoot.errors import SurefootError
+from surefoot.training.threads import wait_passively
 
 INTERRUPTED = 130
 BAD_INPUT = 2
@@ -72,6 +73,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _guarded(given: list[str]) -> int:
+    wait_passively()
     _quiet_libraries()
     _tell_of_long_work()
     with warnings.catch_warnings():

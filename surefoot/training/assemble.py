@@ -21,7 +21,6 @@ from surefoot.tasks.base import Task
 from surefoot.tasks.build import build_task, fingerprint
 from surefoot.tasks.render import Renderer
 from surefoot.training.config import RunConfig, SftConfig
-from surefoot.training.threads import set_threads as set_threads
 from surefoot.types import Prompt, Sample, Score
 
 

@@ -59,7 +59,9 @@ class TrainConfig(Section):
         description="where the log-probabilities before several updates come from: a pass of the trainer, or 'behaviour': what "
         "the engine sampled with (saves the pass; differs by the mismatch of engine and trainer)",
     )
-    threads: int = Field(0, ge=0, description="threads of PyTorch (0: leave as it is)")
+    threads: int = Field(
+        0, ge=0, description="threads of PyTorch (0: as many as there are cores on which nobody else computes)"
+    )
 
 
 class CheckpointConfig(Section):
@@ -173,4 +175,6 @@ class SftConfig(Section):
         1.0, gt=0, description="stop once sampled held-out accuracy reaches this (above 1: never)"
     )
     check_every: int = Field(25, gt=0, description="steps between checks of the sampled held-out accuracy")
-    threads: int = Field(0, ge=0, description="threads of PyTorch (0: leave as it is)")
+    threads: int = Field(
+        0, ge=0, description="threads of PyTorch (0: as many as there are cores on which nobody else computes)"
+    )

@@ -18,6 +18,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
 
+import torch
+
 from surefoot.config import dump_toml
 from surefoot.errors import RunFolderError
 from surefoot.files import append_lines, explained, read_lines, write_atomic
@@ -174,6 +176,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "system": platform.platform(),
         "machine": platform.machine(),
+        "threads": torch.get_num_threads(),
         "packages": packages,
         "git": _revision(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],

@@ -20,7 +20,7 @@ from surefoot.policy.critic import make_critic, save_critic
 from surefoot.policy.loading import Policy, save_policy
 from surefoot.rewards.base import Reward
 from surefoot.tasks.base import Task
-from surefoot.training.assemble import Parts, assemble, set_threads
+from surefoot.training.assemble import Parts, assemble
 from surefoot.training.clock import Clock
 from surefoot.training.collect import collect
 from surefoot.training.config import RunConfig
@@ -35,6 +35,7 @@ from surefoot.training.prompts import PromptSource
 from surefoot.training.resets import reset_if_due
 from surefoot.training.resume import restore, store
 from surefoot.training.state import RunState
+from surefoot.training.threads import recorded, set_threads
 from surefoot.training.trackers import require_trackers
 
 
@@ -76,7 +77,7 @@ def train(
         SurefootError: any mistake in the configuration, the data, the model or the reward, before the first step;
             NonFiniteError when the weights have gone bad.
     """
-    set_threads(config.train.threads)
+    set_threads(config.train.threads, before=recorded(run_path(config)) if resume else None)
     config.evaluation.check()
     parts = assemble(config, task=task, reward=reward)
     algorithm = config.algorithm.build()

@@ -27,11 +27,12 @@ from surefoot.rewards.base import Reward
 from surefoot.seeds import derive
 from surefoot.tasks.base import Task
 from surefoot.tasks.cursor import PromptCursor
-from surefoot.training.assemble import Parts, assemble, set_threads
+from surefoot.training.assemble import Parts, assemble
 from surefoot.training.config import SftConfig
 from surefoot.training.folder import RunFolder, environment, run_path
 from surefoot.training.optimiser import learning_rate, make_optimiser, take_step
 from surefoot.training.progress import Progress
+from surefoot.training.threads import set_threads
 from surefoot.types import Sample
 
 SUPERVISED = Algorithm(
