@@ -98,15 +98,20 @@ def pack(
     ]
     refuse_greedy(rows)
     refuse_mixed_tops(rows)
-    if order == "length":
-        rows.sort(key=lambda row: -len(row.sample))  # stable: equal lengths stay in the order given
     share = layout == "shared" or (layout == "auto" and sharing_pays(rows))
-    if share and order == "length":
+    if order == "length":
+        longest_first(rows, together=share)
+    return [join(rows_of_batch) for rows_of_batch in split(rows, max_tokens, share=share)]
+
+
+def longest_first(rows: list[Row], *, together: bool) -> None:
+    """Sort rows by length, equal lengths in the order given; ``together`` moves those of a prompt up to its longest."""
+    rows.sort(key=lambda row: -len(row.sample))
+    if together:
         first: dict[bytes, int] = {}
         for place, row in enumerate(rows):
             first.setdefault(row.prompt, place)
         rows.sort(key=lambda row: first[row.prompt])
-    return [join(rows_of_batch) for rows_of_batch in split(rows, max_tokens, share=share)]
 
 
 @dataclass(frozen=True, slots=True)
