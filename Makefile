@@ -1,7 +1,7 @@
 # make demo   install what the demo needs, run it            make lint     style, types and the order of the rooms
 # make test   install everything, lint, then the tests       make format   rewrite the files in the house style
 # make bench  speed and memory in turn with TRL, an hour     make docs     the pages that are made from the code
-# make bench-vllm the decode in turn with vLLM, which it installs (3 GB)
+# make bench-vllm  decoding in turn with vLLM, which it installs (2 GB)
 # make bench-gpu  equality and the same tables on one GPU
 # make learning   every preset on three seeds, the table of docs/learning.md
 # make clean  remove the environment and the caches           make parity   compare with TRL and verl, which it installs

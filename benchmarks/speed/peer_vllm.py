@@ -58,6 +58,8 @@ def decode(work: Work, spec: Mapping[str, Any], gate: Gate) -> None:
     gate.libraries_loaded()
     tokenizer = AutoTokenizer.from_pretrained(spec["model"])
     asked = [tokenizer(text)["input_ids"] for text, _ in prompts(work, work.prompts)]
+    # The cache shares a prompt among its samples. Where there is one sample, it would only keep the prompts of earlier turns.
+    share = work.samples > 1
     engine = LLM(
         model=spec["model"],
         dtype="float32",
@@ -65,8 +67,7 @@ def decode(work: Work, spec: Mapping[str, Any], gate: Gate) -> None:
         skip_tokenizer_init=True,
         max_num_seqs=work.rows,
         max_model_len=max(map(len, asked)) + work.new,
-        enable_prefix_caching=work.samples
-        > 1,  # between turns the prompts of one sample each would come from the cache
+        enable_prefix_caching=share,
         seed=0,
     )
     sampling = SamplingParams(n=work.samples, temperature=1.0, max_tokens=work.new, ignore_eos=True, detokenize=False)
@@ -74,7 +75,7 @@ def decode(work: Work, spec: Mapping[str, Any], gate: Gate) -> None:
     gate.say(prompt=sum(map(len, asked)) / len(asked), threads=torch.get_num_threads(), version=vllm.__version__)
     while True:
         gate.wait()
-        if work.samples > 1:
-            engine.reset_prefix_cache()  # what is shared is shared within a turn
+        if share:
+            engine.reset_prefix_cache()  # within a turn, not from turn to turn
         made = engine.generate(given, sampling, use_tqdm=False)
         gate.tell(answers=sum(len(o.token_ids) for r in made for o in r.outputs), trained=0, phases={})

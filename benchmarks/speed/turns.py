@@ -148,7 +148,7 @@ def _sides(work: Work, plan: Plan, model: Path) -> list[Side]:
 
 
 def _with_vllm(work: Work, plan: Plan) -> bool:
-    return work.kind == "decode" and "vllm" in plan.peers
+    return work.kind == "decode" and plan.device == "cpu" and "vllm" in plan.peers
 
 
 def _checkouts(plan: Plan) -> dict[str, Path]:

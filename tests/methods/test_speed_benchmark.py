@@ -108,7 +108,7 @@ def test_a_side_that_fails_says_why(tmp_path: Path) -> None:
         side.kill()
 
 
-def test_a_side_in_another_environment_finds_no_surefoot_of_its_own(tmp_path: Path) -> None:
+def test_a_side_in_another_environment_runs_by_its_interpreter(tmp_path: Path) -> None:
     """The interpreter is the one that was given, and the side's code runs without importing Surefoot."""
     told = tmp_path / "told"
     interpreter = tmp_path / "python"
