@@ -1,6 +1,7 @@
 # make demo   install what the demo needs, run it            make lint     style, types and the order of the rooms
 # make test   install everything, lint, then the tests       make format   rewrite the files in the house style
 # make bench  speed and memory in turn with TRL, an hour     make docs     the pages that are made from the code
+# make bench-vllm  decoding in turn with vLLM, which it installs (2 GB)
 # make bench-gpu  equality and the same tables on one GPU
 # make learning   every preset on three seeds, the table of docs/learning.md
 # make clean  remove the environment and the caches           make parity   compare with TRL and verl, which it installs
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
 CHECKED := surefoot tests benchmarks
 
-.PHONY: demo test test-slow parity lint format bench bench-gpu docs clean setup-demo setup
+.PHONY: demo test test-slow parity lint format bench bench-vllm bench-gpu docs clean setup-demo setup
 .DEFAULT_GOAL := test
 
 demo: setup-demo
@@ -39,6 +40,9 @@ format: setup
 
 bench: setup $(VENV)/parity/.done
 	$(BIN)/python -m benchmarks.speed --peer trl --peer transformers $(ARGS)
+
+bench-vllm: setup $(VENV)/vllm/.done
+	$(BIN)/python -m benchmarks.speed decode decode-shared --peer vllm --peer transformers $(ARGS)
 
 bench-gpu: setup $(VENV)/parity/.done
 	PYTHON=$(BIN)/python sh benchmarks/gpu.sh $(ARGS)
@@ -85,4 +89,13 @@ $(VENV)/parity/.done: $(VENV)/.torch tests/parity/requirements.txt
 	@rm -rf $(VENV)/parity
 	@$(PIP) --no-deps --target $(VENV)/parity --requirement tests/parity/requirements.txt
 	@rm -rf $(VENV)/parity/tests $(VENV)/parity/scripts $(VENV)/parity/bin
+	@touch $@
+
+# vLLM pins another Transformers, so it has an environment of its own. Without dependencies: it names more packages than
+# an offline run on text imports, those for images and sound among them.
+$(VENV)/vllm/.done: benchmarks/vllm.txt
+	@echo "Installing vLLM for the CPU into $(VENV)/vllm ..."
+	@rm -rf $(VENV)/vllm
+	@$(PYTHON) -m venv $(VENV)/vllm
+	@$(VENV)/vllm/bin/python -m pip install --quiet --no-compile --no-deps --requirement benchmarks/vllm.txt
 	@touch $@

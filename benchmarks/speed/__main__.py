@@ -2,6 +2,7 @@
 
     python -m benchmarks.speed                              # everything (an hour on two cores)
     python -m benchmarks.speed tiny small --peer trl        # some of it
+    python -m benchmarks.speed decode --peer vllm           # after `make bench-vllm`, which installs it
     python -m benchmarks.speed smollm2 --checkout before=../surefoot-before
 
 Figures differ by 10 to 20 per cent from run to run; ratios of one run do so less. Nothing else should run meanwhile.
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.speed.table import tables
-from benchmarks.speed.turns import Plan, measure
+from benchmarks.speed.turns import PEERS, Plan, measure
 from benchmarks.speed.works import WORKS
 
 
@@ -59,7 +60,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m benchmarks.speed", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("work", nargs="*", choices=[*WORKS, []], metavar="WORK", help=", ".join(WORKS))
-    parser.add_argument("--peer", action="append", default=[], choices=("trl", "transformers"))
+    parser.add_argument("--peer", action="append", default=[], choices=PEERS)
     parser.add_argument(
         "--checkout", action="append", default=[], metavar="NAME=FOLDER", help="another checkout to measure as well"
     )

@@ -21,6 +21,8 @@ START = (
     "import sys; sys.path.insert(0, {checkout!r}); import surefoot; sys.path[0] = {root!r}; "
     "from benchmarks.speed.sides import main; main()"
 )
+# A library in an environment of its own, which has what that library needs and no `surefoot`.
+START_ELSEWHERE = "import sys; sys.path.insert(0, {root!r}); from benchmarks.speed.sides import main; main()"
 
 
 class Stop(Exception):
@@ -39,18 +41,21 @@ class Side:
         threads: int,
         log: Path,
         variables: Mapping[str, str] | None = None,
+        python: Path | None = None,
     ) -> None:
+        """Start it; ``python`` is the interpreter of another environment (default: this one)."""
         self.label = label
         environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
         if threads:
             environment["OMP_NUM_THREADS"] = str(threads)
         environment |= variables or {}
-        code = START.format(checkout=str(checkout.resolve()), root=str(ROOT))
+        start = START_ELSEWHERE if python else START
+        code = start.format(checkout=str(checkout.resolve()), root=str(ROOT))
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log
         with log.open("w", encoding="utf-8") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", code, json.dumps(dict(spec))],
+                [str(python or sys.executable), "-c", code, json.dumps(dict(spec))],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

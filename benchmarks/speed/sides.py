@@ -39,6 +39,10 @@ def run(name: str) -> Callable[[Work, Mapping[str, Any], Gate], None]:
         from benchmarks.speed.ours import steps as own
 
         return own
+    if name == "vllm":
+        from benchmarks.speed.peer_vllm import decode
+
+        return decode
     if name == "make":
         return _make
     from benchmarks.speed import parts

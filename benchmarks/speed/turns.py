@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.speed import peer_vllm
 from benchmarks.speed.flops import Shape
 from benchmarks.speed.side import ROOT, Side
 from benchmarks.speed.works import MEMORY_TOKENS, SCALES, Work
@@ -24,6 +25,7 @@ WAITING: dict[str, tuple[int, dict[str, str]]] = {
     "2 threads, passive": (2, {"OMP_WAIT_POLICY": "PASSIVE"}),
     "2 threads, 1,000 spins": (2, {"GOMP_SPINCOUNT": "1000"}),
 }
+PEERS = ("trl", "transformers", "vllm")
 OTHERS = (0, 1, 2)  # busy processes beside it
 
 
@@ -35,7 +37,7 @@ class Plan:
         models: folder of the models that are made for it.
         logs: folder of what the sides print.
         checkouts: further checkouts of Surefoot that take turns with this one, by name.
-        peers: the other libraries, of ``trl`` and ``transformers``.
+        peers: the other libraries, of :data:`PEERS`; each takes part in the kinds of work it has.
         threads: of every side; 0 leaves it to them.
         rounds: turns, over the number of the work (0: that).
         device: ``cpu`` or ``cuda``.
@@ -58,8 +60,10 @@ def measure(work: Work, plan: Plan, told: Told) -> dict[str, Any]:
     """All turns of a piece of work.
 
     Raises:
-        RuntimeError: a side ended by itself; the message is the last line that it printed.
+        RuntimeError: a side ended by itself; the message is the last line that it printed. Or a peer is not installed.
     """
+    if _with_vllm(work, plan):
+        peer_vllm.python(peer_vllm.FOLDER)  # before any side is started
     model = _model(work, plan)
     if work.kind == "threads":
         return measure_threads(work, plan, model, told)
@@ -136,7 +140,15 @@ def _sides(work: Work, plan: Plan, model: Path) -> list[Side]:
         sides.append(_side("trl", "trl", work, plan, model))
     if work.kind in ("train", "decode") and "transformers" in plan.peers:
         sides.append(_side("transformers", f"plain {work.kind}", work, plan, model))
+    if _with_vllm(work, plan):
+        folder = peer_vllm.FOLDER
+        variables = peer_vllm.variables(plan.threads, folder)
+        sides.append(_side("vllm", "vllm", work, plan, model, variables=variables, python=peer_vllm.python(folder)))
     return sides
+
+
+def _with_vllm(work: Work, plan: Plan) -> bool:
+    return work.kind == "decode" and plan.device == "cpu" and "vllm" in plan.peers
 
 
 def _checkouts(plan: Plan) -> dict[str, Path]:
@@ -151,6 +163,7 @@ def _side(
     model: Path | None,
     checkout: Path = ROOT,
     variables: Mapping[str, str] | None = None,
+    python: Path | None = None,
 ) -> Side:
     spec = {
         "side": kind,
@@ -162,7 +175,7 @@ def _side(
         "settings": dict(plan.settings),
     }
     log = plan.logs / f"{work.name}-{label.replace(' ', '-').replace(',', '')}.log"
-    return Side(label, spec, checkout=checkout, threads=plan.threads, log=log, variables=variables)
+    return Side(label, spec, checkout=checkout, threads=plan.threads, log=log, variables=variables, python=python)
 
 
 def summary(work: Work, shape: Shape, side: Side) -> dict[str, Any]:

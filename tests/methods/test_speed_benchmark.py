@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,10 @@ import pytest
 
 from benchmarks.speed.__main__ import settings
 from benchmarks.speed.flops import Shape
+from benchmarks.speed.peer_vllm import python, variables
 from benchmarks.speed.side import ROOT, Side
 from benchmarks.speed.table import ratio, tables
+from benchmarks.speed.turns import Plan, measure
 from benchmarks.speed.works import WORKS, prompts
 
 
@@ -102,3 +106,43 @@ def test_a_side_that_fails_says_why(tmp_path: Path) -> None:
             side.turn()
     finally:
         side.kill()
+
+
+def test_a_side_in_another_environment_runs_by_its_interpreter(tmp_path: Path) -> None:
+    """The interpreter is the one that was given, and the side's code runs without importing Surefoot."""
+    told = tmp_path / "told"
+    interpreter = tmp_path / "python"
+    interpreter.write_text(f'#!/bin/sh\nprintf "%s" "$2" > {told}\nexec {sys.executable} "$@"\n', encoding="utf-8")
+    interpreter.chmod(0o755)
+    spec = {"side": "product", "work": asdict(WORKS["tiny"]), "device": "cpu"}
+    side = Side("product", spec, checkout=ROOT, threads=1, log=tmp_path / "log", python=interpreter)
+    try:
+        side.ready()
+        side.stop()
+    finally:
+        side.kill()
+    assert "benchmarks.speed.sides" in told.read_text() and "surefoot;" not in told.read_text()
+
+
+def test_vllm_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RuntimeError, match=r"vLLM is not installed .*make bench-vllm"):
+        python(tmp_path)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").touch()
+    with pytest.raises(RuntimeError, match="not installed"):  # an installation that broke off has no stamp
+        python(tmp_path)
+    (tmp_path / ".done").touch()
+    assert python(tmp_path) == tmp_path / "bin" / "python"
+    # It is looked for before any side is started.
+    monkeypatch.setattr("benchmarks.speed.peer_vllm.FOLDER", tmp_path / "nowhere")
+    plan = Plan(tmp_path, tmp_path, peers=("vllm",), threads=1)
+    with pytest.raises(RuntimeError, match="make bench-vllm"):
+        measure(WORKS["decode"], plan, lambda line: None)
+    assert not list(tmp_path.glob("*.log"))
+
+
+def test_threads_of_vllm() -> None:
+    here = Path("vllm")
+    assert variables(1, here)["OMP_NUM_THREADS"] == "1" and variables(2, here)["OMP_NUM_THREADS"] == "2"
+    assert variables(0, here)["OMP_NUM_THREADS"] == str(len(os.sched_getaffinity(0)))
+    assert Path(variables(1, here)["LD_PRELOAD"]).name == "libiomp5.so"
