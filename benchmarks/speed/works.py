@@ -110,8 +110,8 @@ WORKS = {
             wording="questions",
             rounds=3,
             warm=False,
-            micro_batch_tokens=2048,
-            peer_rows=16,
+            micro_batch_tokens=1024,
+            peer_rows=8,
             target="at least 3 times faster, at most half the memory",
         ),
         Work(
