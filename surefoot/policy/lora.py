@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,7 +113,8 @@ def attach(model: Any, spec: LoraSpec, targets: Sequence[str], seed: int) -> Non
         seed: of A, drawn layer by layer; the global random state is left as it was.
 
     Raises:
-        ModelError: a target that no linear layer is called, or that is the output embedding.
+        ModelError: a target that no linear layer is called, that is the output embedding, or whose weight the model reads
+            without calling it.
     """
     for name, layer in adapt(model, spec, chosen(model, targets)).items():
         down, _ = layer.factors
@@ -124,13 +125,39 @@ def attach(model: Any, spec: LoraSpec, targets: Sequence[str], seed: int) -> Non
 
 
 def adapt(model: Any, spec: LoraSpec, names: Collection[str]) -> dict[str, Adapted]:
-    """Freeze a model and put adapters into the layers of these names; A is left for the caller to fill."""
+    """Freeze a model and put adapters into the layers of these names; A is left for the caller to fill.
+
+    Raises:
+        ModelError: a layer that the model does not call.
+    """
     model.requires_grad_(False)
     made = {}
     for name in names:
         made[name] = Adapted(model.get_submodule(name), spec)
         model.set_submodule(name, made[name])
+    refuse_unused(model, made)
     return made
+
+
+def refuse_unused(model: Any, layers: Mapping[str, Adapted]) -> None:
+    """A model that reads a layer's weight instead of calling it (Mamba's ``dt_proj``) would pass the adapter by."""
+    called: set[nn.Module] = set()
+    hooks = [layer.register_forward_pre_hook(lambda module, _: called.add(module)) for layer in layers.values()]
+    embedding = model.get_input_embeddings().weight
+    ids = torch.linspace(0, embedding.shape[0] - 1, 8, device=embedding.device).long()[None]
+    try:
+        with torch.no_grad():
+            model(input_ids=ids, use_cache=False)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    passed = sorted({name.rsplit(".", 1)[-1] for name, layer in layers.items() if layer not in called})
+    if passed:
+        used = sorted({name.rsplit(".", 1)[-1] for name, layer in layers.items() if layer in called})
+        raise ModelError(
+            f"{type(model).__name__} does not call its layers {', '.join(passed)} on every token, so that adapters in them "
+            f"would do nothing or little: set model.lora.target_modules to others ({', '.join(used)})"
+        )
 
 
 def chosen(model: Any, targets: Sequence[str]) -> list[str]:

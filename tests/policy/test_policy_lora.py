@@ -137,6 +137,14 @@ def test_targets_that_take_no_adapter_are_refused(target: str, words: str) -> No
         lora(target_modules=("v_proj", target))
 
 
+def test_layers_that_a_model_reads_without_calling_them_are_refused() -> None:
+    with pytest.raises(ModelError, match=r"dt_proj .*target_modules to others \(in_proj, out_proj, x_proj\)"):
+        attach(build("mamba"), SPEC, ["all-linear"], seed=0)
+    model = build("mamba")
+    attach(model, SPEC, ["in_proj", "x_proj", "out_proj"], seed=0)
+    torch.testing.assert_close(logits(merged(stir(model))), logits(model), rtol=1e-3, atol=1e-3)
+
+
 def test_adapters_stay_float32_in_a_bfloat16_model() -> None:
     policy = load_policy(ModelConfig(device="cpu", dtype="bfloat16", lora={"rank": 4}))
     stir(policy.model)

@@ -99,7 +99,11 @@ def shared(runs: Path, steps: int, **over: Any) -> RunConfig:
     return lora(
         runs,
         **{
-            "algorithm": {"preset": "ppo", "kl": {"target": 0.01, "horizon": 20}, "reset": {"kind": "every", "steps": 2}},
+            "algorithm": {
+                "preset": "ppo",
+                "kl": {"target": 0.01, "horizon": 20},
+                "reset": {"kind": "every", "steps": 2},
+            },
             "critic": {"lr": 1e-3},
             "train": {"steps": steps, "updates_per_step": 2},
             "checkpoint": {"every": 1},
@@ -115,7 +119,9 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(kind: str, tmp_path: Path
     run(shared(tmp_path / "parts", 3, **over))
     parts = run(shared(tmp_path / "parts", 5, **over), resume=True)
     files = ["metrics.jsonl", "model/model.safetensors", "model/adapter/adapter_model.safetensors"]
-    files += [f"critic/{name}" for name in (["model.safetensors"] if kind == "model" else []) + ["value_head.safetensors"]]
+    files += [
+        f"critic/{name}" for name in (["model.safetensors"] if kind == "model" else []) + ["value_head.safetensors"]
+    ]
     for file in files:
         assert (whole / file).read_bytes() == (parts / file).read_bytes(), file
     kept = load_file(whole / "state" / "step-000005" / "critic.safetensors")
@@ -195,7 +201,9 @@ def test_supervised_training_with_adapters(tmp_path: Path) -> None:
         },
     )
     result = sft(config)
-    losses = [line.split('"loss/nll_per_token": ')[1] for line in (result.folder / "metrics.jsonl").read_text().splitlines()]
+    losses = [
+        line.split('"loss/nll_per_token": ')[1] for line in (result.folder / "metrics.jsonl").read_text().splitlines()
+    ]
     assert float(losses[-1].split(",")[0]) < float(losses[0].split(",")[0])
     trained = load_policy(ModelConfig(device="cpu", lora={"path": str(result.model / "adapter")}))
     assert len(adapters(trained.model)) == 14
@@ -223,3 +231,13 @@ def test_a_copy_holds_nothing_of_the_base(tmp_path: Path) -> None:
     before = {p.data_ptr() for p in model.parameters()}
     fresh = [p for p in copy_of(model).parameters() if p.data_ptr() not in before]
     assert len(fresh) == 2 * len(adapters(model))
+
+
+@pytest.mark.slow
+def test_adapters_learn(tmp_path: Path) -> None:
+    train_config = {"steps": 25, "prompts_per_step": 4, "group_size": 8}
+    folder = run(
+        tiny(tmp_path, **FAST | {"model": {"lora": {"rank": 8}}, "optimiser": {"lr": 1e-2}, "train": train_config})
+    )
+    rewards = [json.loads(line)["reward/mean"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert rewards[0] < 0.3 and rewards[-1] > 0.8
