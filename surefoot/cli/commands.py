@@ -241,12 +241,15 @@ def _read(schema: Any, files: Sequence[Path], pairs: Sequence[str] | None, conte
 
 def _dry_run(config: RunConfig) -> None:
     from surefoot.config import dump_toml
+    from surefoot.policy.lora import own_parameters
     from surefoot.training.arithmetic import Shape, describe
     from surefoot.training.assemble import assemble
 
     parts = assemble(config)
     model = parts.policy.model
-    shape = Shape.of(model.config, sum(parameter.numel() for parameter in model.parameters()))
+    every, learned = model.parameters(), own_parameters(model).values()
+    numbers = [sum(parameter.numel() for parameter in parameters) for parameters in (every, learned)]
+    shape = Shape.of(model.config, numbers[0], numbers[1] if config.model.lora.used else None)
     prompts = [*parts.task.train, *parts.task.heldout]
     longest = max(len(parts.renderer.ids(prompt)) for prompt in prompts)
     print(dump_toml(config.resolved()))

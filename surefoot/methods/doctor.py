@@ -20,6 +20,7 @@ import torch
 from surefoot.config import merge, validate
 from surefoot.errors import SurefootError
 from surefoot.files import read_lines
+from surefoot.policy.config import LoraConfig
 from surefoot.policy.loading import load_policy
 from surefoot.policy.logprob import token_logprobs
 from surefoot.policy.packing import count, pack
@@ -208,7 +209,9 @@ def idle_run(config: RunConfig, parts: Parts, steps: int = 3) -> tuple[Outcome, 
     with tempfile.TemporaryDirectory() as folder:
         result = train(_idle(config, folder, steps), task=parts.task, reward=Stirred(parts.reward))
         metrics = read_lines(result.folder / "metrics.jsonl")
-        trained = load_policy(config.model.model_copy(update={"path": str(result.model)}))
+        adapter = LoraConfig(path=str(result.model / "adapter"))
+        saved = {"lora": adapter} if config.model.lora.used else {"path": str(result.model)}
+        trained = load_policy(config.model.model_copy(update=saved))
         moved = trained.checksum() != parts.policy.checksum()
     kl = [abs(record["policy/kl_behaviour"]) for record in metrics if "policy/kl_behaviour" in record]
     rewards = " ".join(f"{record.get('reward/mean', math.nan):.2f}" for record in metrics)

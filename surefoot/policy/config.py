@@ -4,9 +4,40 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from surefoot.config import Section
+
+
+class LoraConfig(Section):
+    """Low-rank adapters (LoRA): with a rank or a path they alone learn, and the model's own weights stay as they are."""
+
+    rank: int = Field(0, ge=0, description="rank of the adapters (0: none, the whole model learns)")
+    alpha: float = Field(32.0, gt=0, description="what the adapters add is multiplied by alpha / rank")
+    rslora: bool = Field(False, description="multiply by alpha / sqrt(rank) instead (rank-stabilised)")
+    target_modules: tuple[str, ...] = Field(
+        ("all-linear",),
+        min_length=1,
+        description="names of the projections that get adapters, for instance ['q_proj', 'v_proj']; 'all-linear': all linear "
+        "layers but the output embedding",
+    )
+    path: str | None = Field(
+        None, min_length=1, description="an adapter in PEFT's format to go on from; the keys above are then its own"
+    )
+
+    @model_validator(mode="after")
+    def _either(self) -> LoraConfig:
+        for name in ("rank", "alpha", "rslora", "target_modules"):
+            if self.path is not None and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(
+                    f"lora.path = '{self.path}' brings its own {name}: leave model.lora.{name} out, or model.lora.path"
+                )
+        return self
+
+    @property
+    def used(self) -> bool:
+        """Whether there are adapters at all."""
+        return self.rank > 0 or self.path is not None
 
 
 class ModelConfig(Section):
@@ -22,7 +53,7 @@ class ModelConfig(Section):
         description="compute the logits of a bfloat16 model in float32, in the engine and in the trainer (ScaleRL)",
     )
     device: str = Field("auto", description="'cpu', 'cuda', 'cuda:1' or 'auto' (CUDA where there is one)")
-    seed: int = Field(0, description="seed of the initial weights of the embedded model")
+    seed: int = Field(0, description="seed of the initial weights of the embedded model and of new adapters")
     logprob_chunk: int = Field(
         1024, gt=0, description="tokens whose logits are held at once: memory is chunk x vocabulary x 4 bytes"
     )
@@ -37,6 +68,7 @@ class ModelConfig(Section):
         description="keep one state per layer and compute the rest again in the backward pass: less memory, slower",
     )
     attention: Literal["sdpa", "eager"] = Field("sdpa", description="attention implementation of Transformers")
+    lora: LoraConfig = LoraConfig()
 
 
 class CriticConfig(Section):

@@ -4,7 +4,8 @@
 
 The hidden states are the policy's own (``critic.kind = "head"``: no second model, and the loss of the values moves the
 policy's weights too) or those of a model of its own (``"model"``, as in InstructGPT, arXiv 2203.02155). A model of its own
-has no language-model head, which nothing would train.
+has no language-model head, which nothing would train. Where the policy learns by adapters, so does the critic: a critic that
+starts from the policy shares its base and has adapters of its own.
 
 The head starts at zero. A random head adds noise of the size of the rewards to the first advantages; with zeros they are
 what the rewards alone make them, and the first step, whose gradient is h_t, moves the head all the same.
@@ -12,7 +13,6 @@ what the rewards alone make them, and the first step, whose gradient is h_t, mov
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +25,10 @@ from transformers import AutoModel, AutoTokenizer
 
 from surefoot.errors import ModelError, RunFolderError
 from surefoot.files import write_folder_atomic
-from surefoot.policy.config import CriticConfig
+from surefoot.policy.config import CriticConfig, LoraConfig
 from surefoot.policy.layout import Layout, decoder, hidden_states
 from surefoot.policy.loading import check_folder, load_policy, remove_dropout, told
+from surefoot.policy.lora import adapters, attach, copy_of, merged, own_parameters
 from surefoot.policy.policy import Policy
 from surefoot.policy.quiet import quiet
 from surefoot.types import Packed
@@ -126,7 +127,7 @@ def save_critic(critic: Critic, folder: Path) -> None:
 
     def fill(target: Path) -> None:
         if not critic.shared:
-            critic.trunk.save_pretrained(target)
+            merged(critic.trunk).save_pretrained(target)
             critic.tokenizer.save_pretrained(target)
         head = {name: value.detach().contiguous() for name, value in critic.head.named_parameters()}
         save_file(head, target / VALUE_HEAD)
@@ -139,9 +140,10 @@ def fresh_trunk(policy: Policy, config: CriticConfig) -> Any:
     """The policy's model, or the one that the path names, without its language-model head."""
     source = policy
     if config.path is not None:
+        # Its language-model head is not used, in whatever format, and adapters of the policy are not its own.
+        change = {"path": config.path, "head_float32": False, "lora": LoraConfig()}
         try:
-            # Its language-model head is not used, in whatever format.
-            source = load_policy(policy.config.model_copy(update={"path": config.path, "head_float32": False}))
+            source = load_policy(policy.config.model_copy(update=change))
         except ModelError as error:
             raise ModelError(str(error).replace("model.path", "critic.path")) from error
         check_tokens(policy, source.tokenizer, config)
@@ -151,7 +153,7 @@ def fresh_trunk(policy: Policy, config: CriticConfig) -> Any:
             f"{type(trunk).__name__} makes no hidden states apart from its logits, which a critic needs: set critic.path "
             f"to another model"
         )
-    return (copy.deepcopy(trunk) if source is policy else trunk).requires_grad_(True).eval()
+    return learning(copy_of(trunk) if source is policy else trunk, policy).eval()
 
 
 def read_trunk(policy: Policy, config: CriticConfig, folder: Path) -> Any:
@@ -179,7 +181,18 @@ def read_trunk(policy: Policy, config: CriticConfig, folder: Path) -> Any:
         wrong = [key for kind in ("missing_keys", "mismatched_keys", "unexpected_keys") for key in report[kind]]
         refuse_weights(config, [str(key[0] if isinstance(key, tuple) else key) for key in wrong])
         remove_dropout(trunk)
-    return trunk.to(policy.device).requires_grad_(True)
+    return learning(trunk.to(policy.device), policy)
+
+
+def learning(trunk: Any, policy: Policy) -> Any:
+    """The trunk with what learns of it: all of it, or adapters like the policy's alone where the policy has some."""
+    layers = adapters(policy.model)
+    if layers and not adapters(trunk):
+        names = sorted({name.rsplit(".", 1)[-1] for name in layers})
+        attach(trunk, next(iter(layers.values())).spec, names, policy.config.seed)
+    for parameter in own_parameters(trunk).values():
+        parameter.requires_grad_(True)
+    return trunk
 
 
 def read_head(head: nn.Linear, folder: Path, config: CriticConfig) -> None:

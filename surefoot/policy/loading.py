@@ -18,6 +18,9 @@ from surefoot.policy import smollm2
 from surefoot.policy.checkpointing import set_checkpointing
 from surefoot.policy.config import ModelConfig
 from surefoot.policy.embedded import fresh_model
+from surefoot.policy.lora import LoraSpec, adapters, attach, merged
+from surefoot.policy.lora_files import CONFIG as ADAPTER
+from surefoot.policy.lora_files import load_adapter, save_adapter
 from surefoot.policy.policy import Policy
 from surefoot.policy.quiet import quiet
 
@@ -44,6 +47,7 @@ def load_policy(config: ModelConfig) -> Policy:
         remove_dropout(model)
         if config.checkpointing:
             set_checkpointing(model, config.path)
+        add_adapters(model, config)
         policy = Policy(model, tokenizer, config, device)
         rows = model.get_input_embeddings().weight.shape[0]
         if len(tokenizer) > rows:
@@ -59,7 +63,8 @@ def load_policy(config: ModelConfig) -> Policy:
 def save_policy(policy: Policy, folder: Path) -> None:
     """Write model and tokenizer in Hugging Face layout (safetensors), whole or not at all.
 
-    An older model in the folder is replaced.
+    An older model in the folder is replaced. Of a policy with adapters the merged weights are written, and the adapters
+    alone, in PEFT's format, into the folder ``adapter`` within.
 
     Raises:
         RunFolderError: a full disk, no permission, or a folder that holds something other than a model.
@@ -68,11 +73,23 @@ def save_policy(policy: Policy, folder: Path) -> None:
         raise RunFolderError(f"{folder} holds something that is not a model and would be removed: name another folder")
 
     def fill(target: Path) -> None:
-        policy.model.save_pretrained(target)
+        merged(policy.model).save_pretrained(target)
         policy.tokenizer.save_pretrained(target)
+        if adapters(policy.model):
+            (target / "adapter").mkdir()
+            save_adapter(policy.model, target / "adapter", policy.config.path)
 
     with quiet():
         write_folder_atomic(folder, fill)
+
+
+def add_adapters(model: Any, config: ModelConfig) -> None:
+    """The adapters that the configuration asks for, read from a folder or new; the model's own weights are then frozen."""
+    lora = config.lora
+    if lora.path is not None:
+        load_adapter(model, lora.path)
+    elif lora.rank:
+        attach(model, LoraSpec(lora.rank, lora.alpha, lora.rslora), lora.target_modules, config.seed)
 
 
 def find_device(name: str) -> torch.device:
@@ -219,6 +236,8 @@ def check_folder(path: str, folder: Path) -> None:
         raise ModelError(f"model.path = '{path}' does not exist: give a folder in Hugging Face layout or a hub name")
     if not folder.is_dir():
         raise ModelError(f"model.path = '{path}' is a file: give the folder that holds config.json and the weights")
+    if (folder / ADAPTER).is_file() and not (folder / "config.json").is_file():
+        raise ModelError(f"model.path = '{path}' is an adapter: give it as model.lora.path, and its base as model.path")
     if not (folder / "config.json").is_file():
         raise ModelError(f"model.path = '{path}' has no config.json: give a folder in Hugging Face layout")
     if not any((folder / name).is_file() for name in TOKENIZER_FILES):

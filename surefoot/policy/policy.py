@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,6 +13,7 @@ from jinja2 import TemplateError
 from surefoot.errors import ModelError
 from surefoot.policy.config import ModelConfig
 from surefoot.policy.head import HALF, Head, find_head
+from surefoot.policy.lora import copy_of
 
 
 @dataclass
@@ -79,8 +79,11 @@ class Policy:
         return int(longest)
 
     def copy(self) -> Policy:
-        """A frozen deep copy of the weights as they are now: a reference policy. It shares the tokenizer."""
-        model = copy.deepcopy(self.model).requires_grad_(False).eval()
+        """A frozen copy of the weights as they are now: a reference policy. It shares the tokenizer.
+
+        With adapters the base, which nothing changes, is shared as well, and only the adapters are copied.
+        """
+        model = copy_of(self.model).requires_grad_(False).eval()
         return Policy(model, self.tokenizer, self.config, self.device)
 
     def checksum(self) -> str:

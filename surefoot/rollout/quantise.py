@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from surefoot.errors import ConfigError
+from surefoot.policy.lora import Adapted
 
 
 class Int8Linear(nn.Module):
@@ -67,6 +68,8 @@ def quantised(model: Any) -> Any:
 def _copy(module: nn.Module, head: Any) -> nn.Module:
     if module is head:
         return module
+    if isinstance(module, Adapted):
+        module = module.merged()
     if type(module) is nn.Linear:
         return Int8Linear(module)
     made = copy.copy(module)

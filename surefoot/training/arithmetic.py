@@ -24,6 +24,7 @@ class Shape:
         layers, width, inner: decoder layers, size of the hidden state, size inside the feed-forward part.
         kv_width: key-value heads x size of a head.
         context: longest sequence in tokens.
+        learned: weights that learn, those of adapters; None: all.
     """
 
     parameters: int
@@ -33,9 +34,10 @@ class Shape:
     inner: int
     kv_width: int
     context: int = 0
+    learned: int | None = None
 
     @classmethod
-    def of(cls, config: Any, parameters: int) -> Shape:
+    def of(cls, config: Any, parameters: int, learned: int | None = None) -> Shape:
         """Read the sizes from the configuration of a Transformers model."""
         text = config.get_text_config()
         heads = text.num_attention_heads
@@ -48,6 +50,7 @@ class Shape:
             inner=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
             kv_width=(getattr(text, "num_key_value_heads", None) or heads) * head,
             context=getattr(text, "max_position_embeddings", 0) or 0,
+            learned=learned,
         )
 
 
@@ -150,13 +153,15 @@ def memory(config: RunConfig, shape: Shape, longest_prompt: int) -> dict[str, fl
     algorithm = config.algorithm.build()
     widened = size == 2 and (config.model.head_float32 or algorithm.head())
     # A critic with a model of its own keeps no language-model head, which is left out of this estimate where it is tied.
-    critic = shape.parameters if algorithm.needs_critic and config.critic.kind == "model" else 0
+    # Adapters are float32, and their base is common to policy, reference and a critic that starts from the policy.
+    learned, wide = (shape.parameters, size) if shape.learned is None else (shape.learned, FLOAT32)
+    critic = learned if algorithm.needs_critic and config.critic.kind == "model" else 0
     return {
         "weights": shape.parameters * size,
-        "reference weights": shape.parameters * size if algorithm.needs_reference else 0,
-        "critic with its moments": critic * (2 * size + MOMENTS * FLOAT32),
-        "gradients": shape.parameters * size,
-        "AdamW moments": shape.parameters * MOMENTS * FLOAT32,
+        "reference weights": learned * wide if algorithm.needs_reference else 0,
+        "critic with its moments": critic * (2 * wide + MOMENTS * FLOAT32),
+        "gradients": learned * wide,
+        "AdamW moments": learned * MOMENTS * FLOAT32,
         "float32 head, both sides": 2 * shape.vocabulary * shape.width * FLOAT32 if widened else 0,
         "key-value cache of a wave": 2 * shape.layers * shape.kv_width * slots * size,
         "activations of a micro-batch": shape.layers

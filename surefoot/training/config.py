@@ -140,6 +140,12 @@ class RunConfig(Section):
                 f"algorithm.reset = '{algorithm.reset.name}' follows the held-out accuracy, and evaluation.every = 0 measures it "
                 "only at the ends: set evaluation.every, or algorithm.reset = 'every'"
             )
+        mixes = "idle" not in algorithm.reset.kind.traits and algorithm.reset.reference and algorithm.reset.alpha < 1
+        if self.model.lora.used and algorithm.needs_reference and mixes:
+            raise ValueError(
+                f"algorithm.reset.alpha = {algorithm.reset.alpha:g} averages policy and reference, and the average of two "
+                f"adapters has a higher rank than they: set algorithm.reset.alpha = 1, or train without model.lora"
+            )
         return self
 
     def resolved(self) -> dict[str, Any]:

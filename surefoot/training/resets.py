@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from surefoot.algorithms.reset import Course
+from surefoot.policy.lora import own_parameters
 from surefoot.training.learner import Learner
 from surefoot.training.state import RunState
 
@@ -39,6 +40,8 @@ def reset_if_due(learner: Learner, state: RunState, evaluations: Sequence[Mappin
 
 @torch.no_grad()
 def _mix(reference: torch.nn.Module, policy: torch.nn.Module, alpha: float) -> None:
-    """reference <- alpha policy + (1 - alpha) reference."""
-    for old, new in zip(reference.parameters(), policy.parameters(), strict=True):
+    """reference <- alpha policy + (1 - alpha) reference; with adapters alpha is 1, and the base is common to both."""
+    ours, theirs = own_parameters(reference), own_parameters(policy)
+    for name, old in ours.items():
+        new = theirs[name]
         old.copy_(new if alpha == 1 else alpha * new + (1 - alpha) * old)

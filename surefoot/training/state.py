@@ -6,7 +6,8 @@ that fails them is passed over for the one before it.
 
 Weights and optimiser moments lie beside it, two files for each model that learns: ``model.safetensors`` and
 ``optimiser.safetensors`` are the policy's, ``critic.safetensors`` and ``critic_optimiser.safetensors`` the critic's.
-``reference.safetensors`` is there once the reference policy is no longer the model that the run started from.
+``reference.safetensors`` is there once the reference policy is no longer the model that the run started from. Of a model
+with adapters (:mod:`surefoot.policy.lora`) these files hold the adapters alone.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from torch import nn
 
 from surefoot.errors import RunFolderError
 from surefoot.files import write_folder_atomic
+from surefoot.policy.lora import own_parameters
 
 FORMAT = 2
 WEIGHTS, MOMENTS = "model.safetensors", "optimiser.safetensors"  # of the policy
@@ -73,8 +75,8 @@ class RunState:
 
 
 def trainable(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters by name; tied ones once."""
-    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+    """Parameters by name; tied ones once, and those that adapters leave as they are not at all."""
+    return {name: parameter.detach() for name, parameter in own_parameters(model).items()}
 
 
 def save(

@@ -31,6 +31,7 @@ LEARNS = {
 }
 GREEDY_OFF = {"evaluation": {"temperature": 1.0, "samples": 4}}
 GRADED = {"grade": "verifier"}
+LORA = {"model": {"lora": {"rank": 4}}}
 PPO = {"algorithm": {"preset": "ppo"}, "critic": {"lr": 1e-2}}
 
 # key: (what to look at, changed value, further base options)
@@ -47,6 +48,11 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "model.logprob_keep": ("logit_products", 0, {}),
     "model.checkpointing": ("layers", True, {}),
     "model.attention": ("attention", "eager", {}),
+    "model.lora.rank": ("files", 4, {}),
+    "model.lora.alpha": ("weights", 8.0, LORA),
+    "model.lora.rslora": ("weights", True, LORA),
+    "model.lora.target_modules": ("weights", ["q_proj"], LORA),
+    "model.lora.path": ("metrics", "<adapter>", {}),
     "task.name": ("samples", "chain_mod", {"task": {"options": {}}}),
     "task.path": (
         "samples",
@@ -149,6 +155,7 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Files that rows refer to by <name>."""
     from surefoot.policy.config import ModelConfig
     from surefoot.policy.loading import load_policy, save_policy
+    from surefoot.policy.lora import own_parameters
 
     folder = tmp_path_factory.mktemp("material")
     policy = load_policy(ModelConfig())
@@ -156,6 +163,11 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         for parameter in policy.model.parameters():
             parameter.mul_(1.5)
     save_policy(policy, folder / "third")
+    adapted = load_policy(ModelConfig(lora={"rank": 2}))
+    with torch.no_grad():
+        for parameter in own_parameters(adapted.model).values():
+            parameter.add_(0.1)
+    save_policy(adapted, folder / "adapted")
     policy.model.resize_token_embeddings(len(policy.tokenizer) + 40)
     save_policy(policy, folder / "model")
     for name, sign in (("file", "+"), ("other file", "-")):
@@ -163,6 +175,7 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return {
         "<other model>": str(folder / "model"),
+        "<adapter>": str(folder / "adapted" / "adapter"),
         "<third model>": str(folder / "third"),
         "<file>": str(folder / "file.jsonl"),
         "<other file>": str(folder / "other file.jsonl"),
@@ -215,7 +228,7 @@ def observe(config: RunConfig, base: dict[str, Any], monkeypatch: pytest.MonkeyP
             "heldout": "".join(file.read_text() for file in sorted((run / "samples").glob("heldout-*"))),
             "rewards": [record["reward"] for record in records],
             "finishes": [record["finish"] for record in records],
-            "files": sorted({p.name.split(".")[0] for p in run.iterdir()}),
+            "files": sorted({p.name.split(".")[0] for p in [*run.iterdir(), *(run / "model").iterdir()]}),
             "states": sorted(p.name for p in (run / "state").iterdir()),
             "weights": hashlib.sha256(b"".join(v.float().numpy().tobytes() for v in weights.values())).hexdigest(),
             "parameters": sum(value.numel() for value in weights.values()),
