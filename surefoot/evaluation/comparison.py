@@ -14,7 +14,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from surefoot.evaluation.crossed import Estimate, combine, estimate
+from surefoot.evaluation.crossed import Estimate, combine, crossed_interval, estimate
 from surefoot.evaluation.intervals import Interval
 from surefoot.seeds import generator
 
@@ -80,10 +80,8 @@ def compare_arms(arms: Mapping[str, Tables], baseline: str, *, level: float = 0.
         verdict = Verdict.NOT_SHOWN
         if adjusted[name] <= level:
             verdict = Verdict.BETTER if mean > 0 else Verdict.WORSE
-        interval = one.interval(1 - level)
-        bounded = Interval(interval.value, max(-1.0, interval.low), min(1.0, interval.high))
         pairs[name] = Pair(
-            bounded,
+            _difference(arms[name], base, one, 1 - level),
             one.p_value(),
             adjusted[name],
             verdict,
@@ -91,6 +89,14 @@ def compare_arms(arms: Mapping[str, Tables], baseline: str, *, level: float = 0.
             better,
         )
     return pairs
+
+
+def _difference(arm: Tables, baseline: Tables, found: Estimate, confidence: float) -> Interval:
+    if found.variance == 0 and len(baseline) == 1:  # nothing differs, which does not mean that nothing could
+        (task,) = baseline
+        return crossed_interval(np.asarray(arm[task]) - baseline[task], paired=True, confidence=confidence)
+    interval = found.interval(confidence)
+    return Interval(interval.value, max(-1.0, interval.low), min(1.0, interval.high))
 
 
 def paired(arm: Tables, baseline: Tables) -> Estimate | None:
