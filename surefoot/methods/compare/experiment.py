@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 
 from surefoot.algorithms.algorithm import resolve
 from surefoot.config import Section, merge, nearest, validate
-from surefoot.errors import ConfigError
+from surefoot.errors import ConfigError, SurefootError
 from surefoot.training.config import FOLDER, NAME, RunConfig, SftConfig
 from surefoot.training.folder import run_path
 
@@ -194,14 +194,13 @@ def make_experiment(given: ExperimentConfig | Mapping[str, Any]) -> Experiment:
     config = given if isinstance(given, ExperimentConfig) else validate(ExperimentConfig, given)
     experiment = Experiment(config)
     for task in experiment.tasks:
+        try:
+            experiment.warm_up(task, experiment.seeds[0])
+        except SurefootError as error:
+            raise ConfigError(f"warm_up, task '{task}': {error}") from error
         for arm in experiment.arms:
             try:
                 experiment.run(Job(task, arm, experiment.seeds[0])).evaluation.check()
-            except ConfigError as error:
+            except SurefootError as error:
                 raise ConfigError(f"arm '{arm}', task '{task}': {error}") from error
-        if experiment.config.warm_up is not None:
-            try:
-                experiment.warm_up(task, experiment.seeds[0])
-            except ConfigError as error:
-                raise ConfigError(f"warm_up, task '{task}': {error}") from error
     return experiment

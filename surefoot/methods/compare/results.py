@@ -193,8 +193,8 @@ def _refuse_other_problems(experiment: Experiment, runs: Runs, seeds: Sequence[i
         if len(sets) > 1:
             one, other = list(sets.values())[:2]
             raise DataError(
-                f"the runs ({one}) and ({other}) were evaluated on other held-out problems or with another number of samples: they "
-                "cannot be compared"
+                f"the runs ({one}) and ({other}) were evaluated on other held-out problems, or with another number of samples: "
+                "they cannot be compared"
             )
 
 
@@ -223,7 +223,7 @@ def _at(runs: Sequence[RunRecord], number: int) -> np.ndarray:
 
 
 def _curve(runs: Sequence[RunRecord], confidence: float) -> dict[str, list[float]]:
-    """Held-out accuracy with its interval at every evaluation that all seeds have, and the mean of what was spent."""
+    """Held-out accuracy with its interval at every evaluation that all seeds have, and the mean cost until then."""
     curve: dict[str, list[float]] = {name: [] for name in ("step", "accuracy", "low", "high", "tokens", "seconds")}
     for number in range(min(len(run.evaluations) for run in runs)):
         steps = [int(run.evaluations[number]["step"]) for run in runs]
