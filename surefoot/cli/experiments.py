@@ -1,4 +1,4 @@
-"""The commands over many runs: ``surefoot compare``."""
+"""The commands over many runs: ``surefoot compare`` and ``surefoot fit``."""
 
 from __future__ import annotations
 
@@ -89,3 +89,60 @@ def show_comparison(found: dict[str, Any], folder: Path) -> None:
     if len(done) < len(planned):
         console.print(f"{len(done)} of {len(planned)} seeds are finished.", highlight=False, soft_wrap=True)
     console.print(f"Everything is in {folder}", highlight=False, markup=False, soft_wrap=True)
+
+
+def fit(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN", help="Run folders, or .csv files with compute and reward.")
+    ],
+    unit: Annotated[str, typer.Option(help="Compute of a run: tokens (generated), steps or seconds.")] = "tokens",
+    start: Annotated[float, typer.Option(help="Leave points with less compute out.")] = 0.0,
+    initial: Annotated[float | None, typer.Option(help="Reward before training. [the first evaluation]")] = None,
+    ceiling: Annotated[float, typer.Option(help="The largest reward that there can be.")] = 1.0,
+    holdout: Annotated[float, typer.Option(help="Share of the compute that is fitted to predict the rest.")] = 0.5,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw points, curves and bands (.svg or .png).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Fit held-out reward against compute, and say how sure the curve is."""
+    from surefoot.cli.show import show_json
+    from surefoot.methods.scaling import fit_points, read_points
+
+    found = []
+    for run in runs:
+        points = read_points(run, unit=unit, initial=initial)
+        found.append((points, *fit_points(points, start=start, ceiling=ceiling, share=holdout)))
+    if plot is not None:
+        from surefoot.report.fit_plot import plot_fits
+
+        plot_fits([(points, one) for points, one, _ in found], plot)
+    if as_json:
+        show_json([record for *_, record in found])
+        return
+    for *_, record in found:
+        for line in fit_lines(record):
+            output.console().print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def fit_lines(record: dict[str, Any]) -> list[str]:
+    """A fit in a few lines."""
+    unit = record["unit"]
+    lines = [f"{record['name']}: {record['points']} points, reward before training {record['initial']:.3f}"]
+    names = {"asymptote": "asymptote A", "midpoint": f"half of the gain at C_mid ({unit})", "exponent": "steepness B"}
+    for key, name in names.items():
+        one = record[key]
+        low, high = ("open" if one[end] is None else f"{one[end]:,.4g}" for end in ("low", "high"))
+        lines.append(f"  {name}: {one['value']:,.4g} [{low}, {high}]")
+    if record["refusal"]:
+        lines.append(f"  Not identified: {record['refusal']}.")
+    if (held := record["extrapolation"]) is not None:
+        lines.append(
+            f"  Fitted to the first {100 * held['share']:g} % of the compute, it predicts the other {held['points']} points with a "
+            f"mean error of {held['error']:.3f} (bias {held['bias']:+.3f}); {100 * held['inside']:.0f} % of them lie in its band."
+        )
+    if (law := record["power_law"]) is not None:
+        sigmoid, power = (sum(law[name]) / len(law[name]) for name in ("sigmoid", "power_law"))
+        verdict = "neither predicts better" if law["better"] == "neither" else f"the {law['better']} predicts better"
+        lines.append(f"  Against a power law: errors of prediction {sigmoid:.3f} and {power:.3f}, {verdict}.")
+    return [*lines, *(f"  {note[0].upper()}{note[1:]}." for note in record["notes"])]

@@ -48,6 +48,7 @@ for command in (
     commands.doctor,
     commands.cards,
     experiments.compare,
+    experiments.fit,
 ):
     app.command(epilog=commands.EPILOGS.get(command.__name__))(command)
 

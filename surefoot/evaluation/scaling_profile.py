@@ -153,8 +153,8 @@ class CurveFit:
         if self.identified:
             return ""
         return (
-            f"the data do not identify the curve: an asymptote A anywhere from {self.asymptote.low:.3g} up fits within the scatter of "
-            f"{self.scatter:.2g}; train on until the reward bends, evaluate on more problems, or run more seeds"
+            f"the data do not identify the curve: an asymptote A anywhere from {self.asymptote.low:.3g} up fits within the scatter "
+            f"of {self.scatter:.2g}; train on until the reward bends, evaluate on more problems, or run more seeds"
         )
 
     def band(self, compute: np.ndarray, *, of_points: bool = False) -> tuple[np.ndarray, np.ndarray]:
@@ -196,7 +196,7 @@ def fit_curve(
     compute, reward, initial = checked_points(compute_n, reward_n, initial, start, POINTS, all_above=False)
     if not ceiling > reward.max():
         raise DataError(
-            f"a reward of {reward.max():g} is not below the ceiling of {ceiling:g}: give the largest reward that there can be"
+            f"a reward of {reward.max():g} is not below the ceiling of {ceiling:g}: give the largest reward there can be"
         )
     profile = refined(compute, reward, initial, ceiling)
     best = profile.best
