@@ -153,8 +153,8 @@ class CurveFit:
         if self.identified:
             return ""
         return (
-            f"the data do not identify the curve: an asymptote A anywhere from {self.asymptote.low:.3g} up fits within the scatter "
-            f"of {self.scatter:.2g}; train on until the reward bends, evaluate on more problems, or run more seeds"
+            f"the data do not identify the curve: an asymptote A anywhere from {self.asymptote.low:.3g} up fits within the "
+            f"scatter of {self.scatter:.2g}; train on until the reward bends, evaluate on more problems, or run more seeds"
         )
 
     def band(self, compute: np.ndarray, *, of_points: bool = False) -> tuple[np.ndarray, np.ndarray]:
