@@ -24,6 +24,7 @@ EPILOGS = {
     "sft": KEYS.format("--steps 300 --optimiser.lr 1e-3"),
     "evaluate": KEYS.format("--evaluation.problems 500 --task.options.digits 3"),
     "cards": KEYS.format("--algorithm.aggregation token_mean --algorithm.kl none"),
+    "compare": KEYS.format("--seeds 3 --base.train.steps 20"),
     "doctor": KEYS.format("--model.path FOLDER --task.name addition"),
 }
 
@@ -72,7 +73,7 @@ def train(
     """Improve a model by reinforcement learning."""
     from surefoot.training.config import RunConfig
 
-    config = _read(RunConfig, configs, pairs, context)
+    config = read_config(RunConfig, configs, pairs, context)
     if dry_run:
         _dry_run(config)
         return
@@ -96,7 +97,7 @@ def sft(
     from surefoot.report.terminal import ProgressView
     from surefoot.training.config import SftConfig
 
-    config = _read(SftConfig, configs, pairs, context)
+    config = read_config(SftConfig, configs, pairs, context)
     with ProgressView(quiet=quiet or as_json) as watch:
         result = api.sft(config, watch=watch)
     _show_run(result, config.evaluation.confidence, as_json)
@@ -123,7 +124,7 @@ def evaluate(
     made_by = Path(model).parent / "config.toml"
     if not configs and task is None and (Path(model) / "config.json").exists() and made_by.exists():
         configs = [made_by]  # the model of a run, measured on what the run was about
-    config = _read(RunConfig, configs or (), pairs, context)
+    config = read_config(RunConfig, configs or (), pairs, context)
     record = api.evaluate(model, config, task=task, samples=samples).record(0)
     record.pop("step", None)
     if as_json:
@@ -142,7 +143,7 @@ def doctor(context: typer.Context, configs: SomeConfigs = None, as_json: Json = 
     from surefoot.methods.doctor import examine
     from surefoot.training.config import RunConfig
 
-    checks = examine(_read(RunConfig, configs or (), pairs, context))
+    checks = examine(read_config(RunConfig, configs or (), pairs, context))
     if as_json:
         show_json([asdict(check) for check in checks])
     else:
@@ -209,7 +210,7 @@ def _objectives(words: Sequence[str], pairs: Sequence[str] | None, context: type
         from surefoot.training.config import RunConfig
 
         given = [*(pairs or ()), *(f"algorithm.preset={name}" for name in preset)]
-        return _read(RunConfig, files, given, context).algorithm.build()
+        return read_config(RunConfig, files, given, context).algorithm.build()
 
     # Not Path.exists, which fails on a word that is too long for a file's name; and "" is no folder here.
     def is_file(word: str) -> bool:
@@ -232,7 +233,8 @@ def _free(folder: Path) -> Path:
     return free
 
 
-def _read(schema: Any, files: Sequence[Path], pairs: Sequence[str] | None, context: typer.Context) -> Any:
+def read_config(schema: Any, files: Sequence[Path], pairs: Sequence[str] | None, context: typer.Context) -> Any:
+    """The configuration that files and dotted options make, in this order."""
     from surefoot.cli import options
     from surefoot.config import load
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from surefoot import __version__
-from surefoot.cli import commands, options
+from surefoot.cli import commands, experiments, options
 from surefoot.cli.output import forgiving_output
 from surefoot.errors import SurefootError
 from surefoot.training.threads import wait_passively
@@ -47,6 +47,8 @@ for command in (
     commands.evaluate,
     commands.doctor,
     commands.cards,
+    experiments.compare,
+    experiments.fit,
 ):
     app.command(epilog=commands.EPILOGS.get(command.__name__))(command)
 

@@ -14,6 +14,7 @@ from surefoot.evaluation.intervals import Interval, mean_interval
 from surefoot.evaluation.passk import ladder, pass_at_k
 from surefoot.rollout.engine import Engine, Interruption, Request, Sampling
 from surefoot.seeds import derive
+from surefoot.tasks.build import fingerprint
 from surefoot.types import Finish, Prompt, Sample, Score, Status
 
 Problem = tuple[Prompt, np.ndarray]
@@ -64,6 +65,7 @@ class Evaluation:
         return {
             "step": step,
             "problems": len(self.correct),
+            "set": fingerprint(self.prompts),
             "samples": self.samples_per_problem,
             "accuracy": self.accuracy,
             "low": self.low,

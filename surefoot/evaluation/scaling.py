@@ -96,9 +96,13 @@ class ScalingGrid:
 
 
 def curve(
-    compute: np.ndarray | float, initial: float, asymptote: float, midpoint: float, exponent: float
+    compute: np.ndarray | float,
+    initial: float,
+    asymptote: float,
+    midpoint: np.ndarray | float,
+    exponent: np.ndarray | float,
 ) -> np.ndarray:
-    """R_C of the module's equation, for compute of any shape.
+    """R_C of the module's equation, for compute (and C_mid and B) of any shapes that go together.
 
     Computed as a logistic function of log C, which neither overflows nor loses digits for large exponents.
     """
@@ -124,7 +128,7 @@ def fit(
         ConfigError: the best A or C_mid is at the edge of the grid, so a better one may be outside.
         MissingExtraError: SciPy is not installed.
     """
-    compute, reward, initial = _checked(compute_n, reward_n, initial, start, FEWEST_POINTS)
+    compute, reward, initial = checked_points(compute_n, reward_n, initial, start, FEWEST_POINTS)
     grid = grid or ScalingGrid()
     optimize = require("scipy.optimize", "fits", "the fit of reward against compute")
     best = ScalingFit(initial, np.nan, np.nan, np.nan, np.inf, len(compute))
@@ -156,7 +160,7 @@ def fit_at(
         DataError: fewer than two amounts of compute, what is no finite number, a point that is not between R_0 and A, a reward
             that does not rise (B <= 0, or rounding), or rises so little that C_mid is no number.
     """
-    compute, reward, initial = _checked(compute_n, reward_n, initial, start, 2)
+    compute, reward, initial = checked_points(compute_n, reward_n, initial, start, 2)
     asymptote = _number("the asymptote A", asymptote)
     if not asymptote > initial:
         raise DataError(
@@ -199,10 +203,15 @@ def _best_exponent(
     return float(residual @ residual), float(exponent)
 
 
-def _checked(
-    compute_n: np.ndarray, reward_n: np.ndarray, initial: float, start: float, fewest: int
+def checked_points(
+    compute_n: np.ndarray, reward_n: np.ndarray, initial: float, start: float, fewest: int, *, all_above: bool = True
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """The points from the start on, and R_0, in float64."""
+    """The points from ``start`` on, and R_0, in float64.
+
+    Raises:
+        DataError: see :func:`fit`; ``fewest`` is how many different amounts of compute there must be, ``all_above`` whether every
+            reward must be above R_0, or only their mean.
+    """
     initial, start = _number("the reward before training R_0", initial), _number("start", start)
     compute, reward = _numbers(compute_n), _numbers(reward_n)
     if compute is None or reward is None:
@@ -227,10 +236,14 @@ def _checked(
             + (f" from start = {start:g} on" if start > 0 else "")
             + ": evaluate more often, or train on"
         )
-    if not reward.min() > initial:
+    if all_above and not reward.min() > initial:
         raise DataError(
             f"every reward must be above R_0 = {initial:g}, and one is {reward.min():g}: leave out the start of the run (start), "
             "or there was no gain"
+        )
+    if not reward.mean() > initial:
+        raise DataError(
+            f"the mean reward of {reward.mean():g} is not above R_0 = {initial:g}: there was no gain to fit"
         )
     if not np.ptp(reward) > SMALLEST_RISE * (reward.max() - initial):
         raise DataError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_GROUP_COLOURS = (palette.ACCENT, palette.SLATE, "#a8641c", "#4a6fb0", "#8a4f93", palette.SLATE_MID)
+GROUP_COLOURS = (palette.ACCENT, palette.SLATE, "#a8641c", "#4a6fb0", "#8a4f93", palette.SLATE_MID)
 _STYLE: dict[str, Any] = {
     "font.size": 9,
     "axes.titlesize": 10,
@@ -82,7 +82,7 @@ def plot_runs(runs: Sequence[Path], file: Path, labels: Sequence[str] | None = N
 
     def draw(left: Axes, right: Axes) -> None:
         for index, (name, members) in enumerate(groups.items()):
-            colour = _GROUP_COLOURS[index % len(_GROUP_COLOURS)]
+            colour = GROUP_COLOURS[index % len(GROUP_COLOURS)]
             _draw_group(left, members, "accuracy", name, colour)
             _draw_group(right, members, "reward", name, colour)
         left.set_title("Held-out accuracy, mean and each run")
@@ -148,16 +148,10 @@ def _say_if_empty(axes: Axes, steps: Sequence[int]) -> None:
 
 
 def _write(file: Path, title: str, draw: Any) -> None:
-    file = Path(file)
-    kind = file.suffix.lower().removeprefix(".")
-    if kind not in ("png", "svg"):
-        raise ConfigError(f"the plot '{file.name}' ends in neither .png nor .svg: rename it")
-    matplotlib = require("matplotlib", "report", "a plot")
-    figures = require("matplotlib.figure", "report", "a plot")
+    """Two plots side by side, over steps."""
     ticker = require("matplotlib.ticker", "report", "a plot")
-    with matplotlib.rc_context(_STYLE):
-        # A figure of its own, without pyplot: no global state, no window, whatever the caller draws besides.
-        figure: Figure = figures.Figure(figsize=(8.4, 3.1), layout="constrained")
+
+    def pair(figure: Figure) -> None:
         left, right = figure.subplots(1, 2)
         draw(left, right)
         left.yaxis.set_major_formatter(ticker.PercentFormatter(1.0, decimals=0))
@@ -166,6 +160,32 @@ def _write(file: Path, title: str, draw: Any) -> None:
             axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
         if title:
             figure.suptitle(title.replace("$", r"\$"), x=0.01, ha="left", fontsize=9, color=palette.MUTED)
+
+    save_figure(file, pair, size=(8.4, 3.1))
+
+
+def save_figure(file: Path, draw: Callable[[Figure], None], *, size: tuple[float, float]) -> None:
+    """Draw into a figure of the house style and write it.
+
+    Args:
+        file: where to write, ``.png`` or ``.svg``.
+        draw: what is in it.
+        size: in inches.
+
+    Raises:
+        ConfigError: a file name that ends in neither .png nor .svg.
+        MissingExtraError: Matplotlib is not installed.
+    """
+    file = Path(file)
+    kind = file.suffix.lower().removeprefix(".")
+    if kind not in ("png", "svg"):
+        raise ConfigError(f"the plot '{file.name}' ends in neither .png nor .svg: rename it")
+    matplotlib = require("matplotlib", "report", "a plot")
+    figures = require("matplotlib.figure", "report", "a plot")
+    with matplotlib.rc_context(_STYLE):
+        # A figure of its own, without pyplot: no global state, no window, whatever the caller draws besides.
+        figure: Figure = figures.Figure(figsize=size, layout="constrained")
+        draw(figure)
         with explained(file):
             file.parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(file, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)

@@ -1,0 +1,148 @@
+"""The commands over many runs: ``surefoot compare`` and ``surefoot fit``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from surefoot.cli import output
+from surefoot.cli.commands import Json, Quiet, Set, read_config
+
+if TYPE_CHECKING:
+    from surefoot.methods.compare.experiment import Experiment
+    from surefoot.methods.compare.schedule import News
+
+
+def compare(
+    context: typer.Context,
+    experiment: Annotated[list[Path], typer.Argument(metavar="EXPERIMENT", help="TOML files, merged left to right.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check every run and list them; run nothing.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Run nothing, compare what is finished.")] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+    pairs: Set = None,
+) -> None:
+    """Train several algorithms on several seeds and say which is better."""
+    from surefoot.cli.show import show_json
+    from surefoot.methods.compare.experiment import ExperimentConfig, make_experiment
+    from surefoot.methods.compare.results import write_comparison
+    from surefoot.methods.compare.schedule import run_all
+
+    made = make_experiment(read_config(ExperimentConfig, experiment, pairs, context))
+    if dry_run:
+        _plan(made)
+        return
+    failed: list[News] = []
+    if not show:
+        failed = run_all(made, (lambda news: None) if quiet or as_json else _told)
+    found = write_comparison(made)
+    if as_json:
+        show_json(found)
+    else:
+        show_comparison(found, made.folder)
+    if failed:
+        print(f"surefoot: {len(failed)} runs failed: {'; '.join(str(news.job) for news in failed)}", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def _plan(made: Experiment) -> None:
+    from surefoot.methods.compare.schedule import finished
+
+    done = finished(made)
+    for job in made.jobs():
+        print(f"{'done' if job in done else 'to do'}  {job}")
+
+
+def _told(news: News) -> None:
+    what = f"{news.done}/{news.of} {news.job}: "
+    if news.record is None:
+        print(f"{what}failed\n{news.trouble}", file=sys.stderr)
+    else:
+        print(f"{what}{news.record['seconds']:.0f} s", file=sys.stderr)
+
+
+def show_comparison(found: dict[str, Any], folder: Path) -> None:
+    """A table for each task, one sentence for each arm."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from surefoot.methods.compare.sentences import sentences, table
+
+    console = output.console()
+    for task in found["tasks"]:
+        head, *rows = table(found, task)
+        shown = Table(
+            title=escape(task) if len(found["tasks"]) > 1 else None, box=None, pad_edge=False, title_justify="left"
+        )
+        for i, name in enumerate(head):
+            shown.add_column(escape(name), justify="left" if i == 0 else "right")
+        for row in rows:
+            shown.add_row(*map(escape, row))
+        console.print(shown)
+        console.print()
+    for line in sentences(found):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    done, planned = found["seeds"], found["seeds_planned"]
+    if len(done) < len(planned):
+        console.print(f"{len(done)} of {len(planned)} seeds are finished.", highlight=False, soft_wrap=True)
+    console.print(f"Everything is in {folder}", highlight=False, markup=False, soft_wrap=True)
+
+
+def fit(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN", help="Run folders, or .csv files with compute and reward.")
+    ],
+    unit: Annotated[str, typer.Option(help="Compute of a run: tokens (generated), steps or seconds.")] = "tokens",
+    start: Annotated[float, typer.Option(help="Leave points with less compute out.")] = 0.0,
+    initial: Annotated[float | None, typer.Option(help="Reward before training. [the first evaluation]")] = None,
+    ceiling: Annotated[float, typer.Option(help="The largest reward that there can be.")] = 1.0,
+    holdout: Annotated[float, typer.Option(help="Share of the compute that is fitted to predict the rest.")] = 0.5,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw points, curves and bands (.svg or .png).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Fit held-out reward against compute, and say how sure the curve is."""
+    from surefoot.cli.show import show_json
+    from surefoot.methods.scaling import fit_points, read_points
+
+    found = []
+    for run in runs:
+        points = read_points(run, unit=unit, initial=initial)
+        found.append((points, *fit_points(points, start=start, ceiling=ceiling, share=holdout)))
+    if plot is not None:
+        from surefoot.report.fit_plot import plot_fits
+
+        plot_fits([(points, one) for points, one, _ in found], plot)
+    if as_json:
+        show_json([record for *_, record in found])
+        return
+    for *_, record in found:
+        for line in fit_lines(record):
+            output.console().print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def fit_lines(record: dict[str, Any]) -> list[str]:
+    """A fit in a few lines."""
+    unit = record["unit"]
+    lines = [f"{record['name']}: {record['points']} points, reward before training {record['initial']:.3f}"]
+    names = {"asymptote": "asymptote A", "midpoint": f"half of the gain at C_mid ({unit})", "exponent": "steepness B"}
+    for key, name in names.items():
+        one = record[key]
+        low, high = ("open" if one[end] is None else f"{one[end]:,.4g}" for end in ("low", "high"))
+        lines.append(f"  {name}: {one['value']:,.4g} [{low}, {high}]")
+    if record["refusal"]:
+        lines.append(f"  Not identified: {record['refusal']}.")
+    if (held := record["extrapolation"]) is not None:
+        lines.append(
+            f"  Fitted to the first {100 * held['share']:g} % of the compute, it predicts the other {held['points']} points with "
+            f"a mean error of {held['error']:.3f} (bias {held['bias']:+.3f}); {100 * held['inside']:.0f} % of them lie in its band."
+        )
+    if (law := record["power_law"]) is not None:
+        sigmoid, power = (sum(law[name]) / len(law[name]) for name in ("sigmoid", "power_law"))
+        verdict = "neither predicts better" if law["better"] == "neither" else f"the {law['better']} predicts better"
+        lines.append(f"  Against a power law: errors of prediction {sigmoid:.3f} and {power:.3f}, {verdict}.")
+    return [*lines, *(f"  {note[0].upper()}{note[1:]}." for note in record["notes"])]

@@ -1,0 +1,186 @@
+"""Which of several arms is better, from their results on the same problems at the same seeds.
+
+An arm's result on a task is a table [S, P]: the share of right samples of each problem (or any other number in [0, 1] for it,
+such as pass@k), a row for each seed. Two arms are compared cell by cell, so that what a seed or a problem does to both cancels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import NormalDist
+
+import numpy as np
+
+from surefoot.evaluation.crossed import Estimate, combine, crossed_interval, estimate
+from surefoot.evaluation.intervals import Interval
+from surefoot.seeds import generator
+
+POWER = 0.8
+MOST_SEEDS = 1000  # beyond this it is said that seeds alone will not do
+Tables = Mapping[str, np.ndarray]  # task -> [S, P]
+
+
+class Verdict(StrEnum):
+    """What the data show of an arm against the baseline."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    NOT_SHOWN = "no difference shown"
+    UNKNOWN = "too little data"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An arm against the baseline.
+
+    Attributes:
+        difference: arm minus baseline, mean over tasks, seeds and problems, with its interval.
+        p_value: two-sided; ``adjusted`` is Holm's, over all arms of the comparison.
+        verdict: by the adjusted p-value.
+        seeds_needed: seeds with which a difference of the size that was seen would be shown with 80 % power on these
+            problems; None where no number of seeds would do (the problems are too few), or where nothing was seen.
+        improvement: the chance that a run of the arm is better than a run of the baseline, see
+            :func:`probability_of_improvement`.
+    """
+
+    difference: Interval
+    p_value: float
+    adjusted: float
+    verdict: Verdict
+    seeds_needed: int | None
+    improvement: float
+
+
+def compare_arms(arms: Mapping[str, Tables], baseline: str, *, level: float = 0.05) -> dict[str, Pair]:
+    """Every arm but the baseline against it.
+
+    Args:
+        arms: name -> task -> [S, P]; the same tasks, seeds and problems for all.
+        baseline: one of the names.
+        level: the largest adjusted p-value at which a difference counts as shown; intervals have the confidence 1 - level.
+
+    Raises:
+        ValueError: an unknown baseline, or tables that are not of the same tasks and shapes.
+    """
+    base = _checked(arms, baseline)
+    others = [name for name in arms if name != baseline]
+    found = {name: paired(arms[name], base) for name in others}
+    raw = {name: None if one is None else one.p_value() for name, one in found.items()}
+    adjusted = holm({name: value for name, value in raw.items() if value is not None})
+    pairs = {}
+    for name, one in found.items():
+        mean = float(np.mean([(arms[name][task] - base[task]).mean() for task in base]))
+        better = probability_of_improvement(arms[name], base)
+        if one is None:
+            pairs[name] = Pair(Interval(mean, -1.0, 1.0), 1.0, 1.0, Verdict.UNKNOWN, None, better)
+            continue
+        verdict = Verdict.NOT_SHOWN
+        if adjusted[name] <= level:
+            verdict = Verdict.BETTER if mean > 0 else Verdict.WORSE
+        pairs[name] = Pair(
+            _difference(arms[name], base, one, 1 - level),
+            one.p_value(),
+            adjusted[name],
+            verdict,
+            seeds_needed(one, level=level / max(1, len(others))),
+            better,
+        )
+    return pairs
+
+
+def _difference(arm: Tables, baseline: Tables, found: Estimate, confidence: float) -> Interval:
+    if found.variance == 0 and len(baseline) == 1:  # nothing differs, which does not mean that nothing could
+        (task,) = baseline
+        return crossed_interval(np.asarray(arm[task]) - baseline[task], paired=True, confidence=confidence)
+    interval = found.interval(confidence)
+    return Interval(interval.value, max(-1.0, interval.low), min(1.0, interval.high))
+
+
+def paired(arm: Tables, baseline: Tables) -> Estimate | None:
+    """The mean difference over tasks; None where a table has one seed, so that nothing is known of other seeds."""
+    differences = [np.asarray(arm[task], dtype=np.float64) - baseline[task] for task in baseline]
+    if any(len(table) < 2 for table in differences):
+        return None
+    return combine([estimate(table) for table in differences])
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """P-values adjusted so that the chance of any false finding stays below the level (Holm 1979, "A Simple Sequentially
+    Rejective Multiple Test Procedure", Scandinavian Journal of Statistics 6).
+
+    >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
+    {'a': 0.03, 'b': 0.06, 'c': 0.06}
+    """
+    order = sorted(p_values, key=lambda name: p_values[name])
+    adjusted, largest = {}, 0.0
+    for rank, name in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - rank) * p_values[name]))
+        adjusted[name] = largest
+    return {name: adjusted[name] for name in p_values}
+
+
+def seeds_needed(found: Estimate, *, level: float = 0.05, power: float = POWER) -> int | None:
+    """How many seeds would show a difference as large as the one that was seen, on the same number of problems.
+
+    With S seeds the variance of the mean is problems / P + (seeds + rest / P) / S, by the components of ``found``; a normal
+    approximation, so a rough number.
+    """
+    if found.mean == 0:
+        return None
+    problems = found.shape[1]
+    wanted = (abs(found.mean) / (NormalDist().inv_cdf(1 - level / 2) + NormalDist().inv_cdf(power))) ** 2
+    left = wanted - found.problems / problems
+    if left <= 0:
+        return None
+    number = max(2, math.ceil((found.seeds + found.rest / problems) / left))
+    return number if number <= MOST_SEEDS else None
+
+
+def probability_of_improvement(arm: Tables, baseline: Tables) -> float:
+    """P(X > Y) + P(X = Y) / 2 for a run X of the arm and a run Y of the baseline, averaged over tasks (Agarwal et al. 2021, "Deep
+    Reinforcement Learning at the Edge of the Statistical Precipice", arXiv 2108.13264)."""
+    shares = []
+    for task in baseline:
+        x, y = np.asarray(arm[task]).mean(axis=1), np.asarray(baseline[task]).mean(axis=1)
+        shares.append(float((np.greater.outer(x, y) + 0.5 * np.equal.outer(x, y)).mean()))
+    return float(np.mean(shares))
+
+
+def interquartile_mean(scores_tr: Sequence[np.ndarray]) -> float:
+    """The mean of the middle half of all runs' scores, tasks together (arXiv 2108.13264): a quarter of the sorted scores is left
+    out at each end, the scores at the border by their share.
+
+    Args:
+        scores_tr: for each task the scores of its runs.
+    """
+    scores = np.sort(np.concatenate([np.asarray(one, dtype=np.float64) for one in scores_tr]))
+    edges = np.arange(len(scores) + 1) / len(scores)
+    share = np.clip(np.minimum(edges[1:], 0.75) - np.maximum(edges[:-1], 0.25), 0, None)
+    return float(scores @ share / share.sum())
+
+
+def interquartile_interval(
+    scores_tr: Sequence[np.ndarray], *, confidence: float = 0.95, seed: int = 0, resamples: int = 4_000
+) -> Interval:
+    """The interquartile mean with a bootstrap over runs, stratified by task, as in rliable; too narrow where runs are few."""
+    rng = generator("interquartile", seed)
+    drawn = [np.asarray(one)[rng.integers(len(one), size=(resamples, len(one)))] for one in scores_tr]
+    means = [interquartile_mean([task[i] for task in drawn]) for i in range(resamples)]
+    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Interval(interquartile_mean(scores_tr), float(low), float(high))
+
+
+def _checked(arms: Mapping[str, Tables], baseline: str) -> Tables:
+    if baseline not in arms:
+        raise ValueError(f"the baseline '{baseline}' is none of the arms: {', '.join(arms)}")
+    base = arms[baseline]
+    shapes = {task: np.shape(table) for task, table in base.items()}
+    for name, tables in arms.items():
+        if {task: np.shape(table) for task, table in tables.items()} != shapes:
+            raise ValueError(
+                f"the arm '{name}' has other tasks, seeds or problems than '{baseline}': they cannot be paired"
+            )
+    return base

@@ -1,0 +1,304 @@
+"""How sure a fitted curve of reward against compute is: profile intervals, bands, and the refusal where the data leave it open.
+
+:mod:`surefoot.evaluation.scaling` has the curve, R_C = R_0 + (A - R_0) g(C) with g(C) = 1 / (1 + (C_mid / C)^B), and the
+paper's own fit. Given C_mid and B the curve is linear in A, so the least squares over all three are found on a grid of the other
+two, which has no local minima to be caught in, and the grid is refined around the best.
+
+The interval of a parameter is its profile: all values at which the best curve has a sum of squares of at most
+
+    RSS_min (1 + F / (n - 3)),    F the quantile of Fisher's F(1, n - 3)
+
+(Bates and Watts 1988, "Nonlinear Regression Analysis and Its Applications"). It is not symmetric, and it is open where the data
+allow any large value: a run that has not bent yet says how good the recipe is at least, and nothing of its asymptote.
+
+Assumed is that the points scatter about the curve independently with one variance. Evaluations of one run share their problems,
+which moves them together; the interval then speaks of these problems.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from surefoot.errors import DataError
+from surefoot.evaluation.scaling import FEWEST_POINTS, ScalingFit, checked_points, curve
+from surefoot.extras import require
+
+POINTS = FEWEST_POINTS + 1  # with one more than parameters plus one, the scatter has two degrees of freedom
+CEILING = 1.0  # of an accuracy
+MIDPOINTS, EXPONENTS = 121, 81
+EXPONENT_RANGE = (0.1, 12.0)
+DRAWS = 400
+TINY = 1e-200
+FAR = 0.9995  # level of the region in which curves for the bands are looked for
+
+
+@dataclass(frozen=True)
+class Range:
+    """The interval of a parameter; ``low_open`` and ``high_open`` say that it goes on beyond what was searched."""
+
+    value: float
+    low: float
+    high: float
+    low_open: bool
+    high_open: bool
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Least squares over a grid of (C_mid, B), with A in closed form.
+
+    Attributes:
+        compute, reward: [n] the points.
+        initial: R_0.
+        ceiling: the largest A.
+        midpoints, exponents: the grid's axes.
+        inner: [M, E] sum over points of g * (R - R_0).
+        square: [M, E] sum over points of g^2.
+        total: sum over points of (R - R_0)^2.
+    """
+
+    compute: np.ndarray
+    reward: np.ndarray
+    initial: float
+    ceiling: float
+    midpoints: np.ndarray
+    exponents: np.ndarray
+    inner: np.ndarray
+    square: np.ndarray
+    total: float
+
+    @classmethod
+    def of(
+        cls,
+        compute: np.ndarray,
+        reward: np.ndarray,
+        initial: float,
+        ceiling: float,
+        midpoints: np.ndarray,
+        exponents: np.ndarray,
+    ) -> Profile:
+        shape = curve(compute[:, None, None], 0.0, 1.0, midpoints[None, :, None], exponents[None, None, :])
+        gain = reward - initial
+        square = np.maximum((shape**2).sum(axis=0), TINY)  # a curve that rises only beyond all points is 0 at each
+        return cls(
+            compute,
+            reward,
+            initial,
+            ceiling,
+            midpoints,
+            exponents,
+            np.tensordot(gain, shape, axes=1),
+            square,
+            float(gain @ gain),
+        )
+
+    @property
+    def degrees(self) -> int:
+        return len(self.compute) - 3
+
+    @cached_property
+    def gain(self) -> np.ndarray:
+        """[M, E] the best A - R_0 at each point of the grid, at most up to the ceiling."""
+        return np.clip(self.inner / self.square, 0.0, self.ceiling - self.initial)
+
+    @cached_property
+    def squares(self) -> np.ndarray:
+        """[M, E] sum of the squared residuals at the best A."""
+        return np.maximum(self.total - 2 * self.gain * self.inner + self.gain**2 * self.square, 0.0)
+
+    @cached_property
+    def best(self) -> ScalingFit:
+        i, j = np.unravel_index(int(self.squares.argmin()), self.squares.shape)
+        return ScalingFit(
+            self.initial,
+            float(self.initial + self.gain[i, j]),
+            float(self.midpoints[i]),
+            float(self.exponents[j]),
+            float(self.squares[i, j]),
+            len(self.compute),
+        )
+
+
+@dataclass(frozen=True)
+class CurveFit:
+    """A fitted curve with what is known of it.
+
+    Attributes:
+        fit: the least squares.
+        asymptote, midpoint, exponent: their profile intervals.
+        scatter: standard deviation of a point about the curve.
+        draws: [D, 3] (A, C_mid, B) of curves fitted to points that the fit could have given, for bands.
+        confidence: level.
+    """
+
+    fit: ScalingFit
+    asymptote: Range
+    midpoint: Range
+    exponent: Range
+    scatter: float
+    draws: np.ndarray
+    confidence: float
+
+    @property
+    def identified(self) -> bool:
+        """Whether the data bound the asymptote from above."""
+        return not self.asymptote.high_open
+
+    @property
+    def refusal(self) -> str:
+        """Why the asymptote is not given; "" where it is."""
+        if self.identified:
+            return ""
+        return (
+            f"the data do not identify the curve: an asymptote A anywhere from {self.asymptote.low:.3g} up fits within the "
+            f"scatter of {self.scatter:.2g}; train on until the reward bends, evaluate on more problems, or run more seeds"
+        )
+
+    def band(self, compute: np.ndarray, *, of_points: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """The band of the curve at each compute [k], low and high; with ``of_points`` that of a new point there."""
+        rewards = np.stack([curve(compute, self.fit.initial, *draw) for draw in self.draws])
+        if of_points:
+            rng = np.random.default_rng(0)
+            rewards = rewards + self.scatter * rng.standard_normal(rewards.shape)
+        tail = (1 - self.confidence) / 2
+        low, high = np.quantile(rewards, [tail, 1 - tail], axis=0)
+        return low, high
+
+
+def fit_curve(
+    compute_n: np.ndarray,
+    reward_n: np.ndarray,
+    initial: float,
+    *,
+    start: float = 0.0,
+    ceiling: float = CEILING,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> CurveFit:
+    """Fit R_0 + (A - R_0) / (1 + (C_mid / C)^B), and say how sure each number is.
+
+    Args:
+        compute_n: [n] compute of each point, positive, in any unit.
+        reward_n: [n] held-out reward of each point.
+        initial: R_0, the reward before training; it is not fitted.
+        start: points with less compute are left out.
+        ceiling: the largest reward that there can be.
+        confidence: level of the intervals and bands.
+        seed: of the draws for the bands.
+
+    Raises:
+        DataError: fewer than five points, points that are no numbers, or a reward that does not rise.
+        MissingExtraError: SciPy is not installed.
+    """
+    compute, reward, initial = checked_points(compute_n, reward_n, initial, start, POINTS, all_above=False)
+    if not ceiling > reward.max():
+        raise DataError(
+            f"a reward of {reward.max():g} is not below the ceiling of {ceiling:g}: give the largest reward there can be"
+        )
+    profile = refined(compute, reward, initial, ceiling)
+    best = profile.best
+    scatter = float(np.sqrt(best.squared_error / profile.degrees))
+    stats = require("scipy.stats", "fits", "the fit of reward against compute")
+    bound, far = (
+        best.squared_error * (1 + stats.f.ppf(level, 1, profile.degrees) / profile.degrees)
+        for level in (confidence, FAR)
+    )
+    whole = Profile.of(compute, reward, initial, ceiling, *wide_grid(compute))
+    region, opened = region_within(whole, best, bound)
+    return CurveFit(
+        best,
+        _asymptote_range(region, best, bound),
+        _grid_range(region.midpoints, region.squares.min(axis=1), best.midpoint, bound, opened[0]),
+        _grid_range(region.exponents, region.squares.min(axis=0), best.exponent, bound, opened[1]),
+        scatter,
+        _draws(region_within(whole, best, far)[0], best, scatter, seed),
+        confidence,
+    )
+
+
+def wide_grid(compute: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Values of C_mid from a hundredth of the least compute to a thousand times the most, and of B; evenly in the logarithm."""
+    midpoints = np.geomspace(compute.min() / 100, compute.max() * 1000, MIDPOINTS)
+    return midpoints, np.geomspace(*EXPONENT_RANGE, EXPONENTS)
+
+
+def refined(compute: np.ndarray, reward: np.ndarray, initial: float, ceiling: float, times: int = 4) -> Profile:
+    """The grid around the best of the wide one, closer each time."""
+    axes = wide_grid(compute)
+    profile = Profile.of(compute, reward, initial, ceiling, *axes)
+    for _ in range(times):
+        best = profile.best
+        steps = [axis[1] / axis[0] for axis in axes]
+        axes = tuple(  # type: ignore[assignment]
+            np.geomspace(value / step**2, value * step**2, 41)
+            for value, step in zip((best.midpoint, best.exponent), steps, strict=True)
+        )
+        profile = Profile.of(compute, reward, initial, ceiling, *axes)
+    return profile
+
+
+def region_within(whole: Profile, best: ScalingFit, bound: float) -> tuple[Profile, list[tuple[bool, bool]]]:
+    """A grid over the box of (C_mid, B) around all curves within the bound, and whether the box ends at the wide grid's ends."""
+    profile, opened = whole, [(False, False), (False, False)]
+    for _ in range(3):
+        inside = profile.squares <= bound
+        boxes = []
+        for axis, (values, value) in enumerate(
+            ((profile.midpoints, best.midpoint), (profile.exponents, best.exponent))
+        ):
+            found = np.flatnonzero(inside.any(axis=1 - axis))
+            nearest = int(np.abs(np.log(values / value)).argmin())
+            first, last = (int(found[0]), int(found[-1])) if len(found) else (nearest, nearest)
+            first, last = max(0, min(first, nearest) - 1), min(len(values) - 1, max(last, nearest) + 1)
+            if profile is whole:
+                opened[axis] = (bool(len(found)) and found[0] == 0, bool(len(found)) and found[-1] == len(values) - 1)
+            boxes.append(np.geomspace(values[first], values[last], len(values)))
+        profile = Profile.of(whole.compute, whole.reward, whole.initial, whole.ceiling, *boxes)
+    return profile, opened
+
+
+def _asymptote_range(region: Profile, best: ScalingFit, bound: float) -> Range:
+    """All A with a curve of the region within the bound. At a point of the grid, they lie on both sides of its best A."""
+    inside = region.squares <= bound
+    # RSS(A) at a grid point is a parabola about its unclipped best; where it stays within the bound is an interval of A.
+    centre = region.inner / region.square
+    depth = region.total - region.inner**2 / region.square
+    half = np.sqrt(np.maximum(bound - depth, 0.0) / region.square)
+    most = region.ceiling - region.initial
+    low = float(np.min((centre - half)[inside], initial=best.asymptote - region.initial))
+    high = float(np.max(np.minimum(centre + half, most)[inside], initial=best.asymptote - region.initial))
+    return Range(
+        best.asymptote, region.initial + max(low, 0.0), region.initial + high, False, high >= most * (1 - 1e-9)
+    )
+
+
+def _grid_range(values: np.ndarray, squares: np.ndarray, best: float, bound: float, opened: tuple[bool, bool]) -> Range:
+    """The values within the bound, and one cell more at each end, in which the bound is crossed."""
+    inside = np.flatnonzero(squares <= bound)
+    if not len(inside):
+        return Range(best, best, best, *opened)
+    low, high = values[max(0, inside[0] - 1)], values[min(len(values) - 1, inside[-1] + 1)]
+    return Range(best, float(min(low, best)), float(max(high, best)), *opened)
+
+
+def _draws(region: Profile, best: ScalingFit, scatter: float, seed: int) -> np.ndarray:
+    """[D, 3]: new points about the fitted curve, and the least squares of each on the grid of the region.
+
+    The scatter is drawn too, since it is estimated: from the scaled inverse chi-squared distribution of its degrees of freedom.
+    """
+    rng = np.random.default_rng(seed)
+    fitted = best.reward(region.compute) - region.initial
+    spread = scatter * np.sqrt(region.degrees / rng.chisquare(region.degrees, size=(DRAWS, 1)))
+    gains = fitted + spread * rng.standard_normal((DRAWS, len(fitted)))
+    shape = curve(
+        region.compute[:, None, None], 0.0, 1.0, region.midpoints[None, :, None], region.exponents[None, None, :]
+    ).reshape(len(fitted), -1)
+    square = region.square.ravel()
+    inner = gains @ shape
+    gain = np.clip(inner / square, 0.0, region.ceiling - region.initial)
+    place = (gain**2 * square - 2 * gain * inner).argmin(axis=1)
+    i, j = np.unravel_index(place, region.squares.shape)
+    return np.stack([gain[np.arange(DRAWS), place] + region.initial, region.midpoints[i], region.exponents[j]], axis=1)

@@ -1,0 +1,274 @@
+"""What an experiment came to, from the files of its runs: ``comparison.json``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from surefoot.errors import DataError
+from surefoot.evaluation.comparison import Pair, compare_arms, interquartile_interval
+from surefoot.evaluation.crossed import crossed_interval
+from surefoot.evaluation.passk import ladder, pass_at_k
+from surefoot.files import read_lines, write_atomic
+from surefoot.methods.compare.experiment import Experiment, Job
+from surefoot.methods.compare.schedule import finished
+from surefoot.training.folder import run_path
+
+FILE = "comparison.json"
+COURSES = (
+    "reward/correct", "rollout/entropy", "policy/entropy", "length/mean", "length/right", "length/wrong", "length/truncated",
+    "groups/no_signal", "optimiser/grad_norm",
+)  # fmt: skip
+"""Metrics of training that are shown for every arm."""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A finished run, as far as a comparison needs it.
+
+    Attributes:
+        evaluations: lines of ``evaluations.jsonl``, by step.
+        metrics: lines of ``metrics.jsonl``, by step.
+        timings: lines of ``timings.jsonl``, by step.
+        line: of ``finished.jsonl``.
+    """
+
+    evaluations: Sequence[Mapping[str, Any]]
+    metrics: Sequence[Mapping[str, Any]]
+    timings: Sequence[Mapping[str, Any]]
+    line: Mapping[str, Any]
+
+    @property
+    def right(self) -> np.ndarray:
+        """[P] int64, right samples of each held-out problem at the end."""
+        return np.asarray(self.evaluations[-1]["right"], dtype=np.int64)
+
+    @property
+    def samples(self) -> int:
+        return int(self.evaluations[-1]["samples"])
+
+    @property
+    def problems(self) -> str:
+        """Which held-out problems they were."""
+        return str(self.evaluations[-1].get("set", ""))
+
+    def spent(self, name: str, step: int) -> float:
+        """The sum of a column of the timings up to a step."""
+        return float(sum(record.get(name, 0) for record in self.timings if record["step"] <= step))
+
+    def seconds(self, step: int) -> float:
+        """Seconds of all phases but the evaluations, up to a step."""
+        return float(
+            sum(
+                value
+                for record in self.timings
+                if record["step"] <= step
+                for name, value in record.items()
+                if name not in ("step", "evaluate") and not name.startswith("tokens_") and name != "flops"
+            )
+        )
+
+
+Runs = dict[Job, RunRecord]
+
+
+def read_runs(experiment: Experiment) -> Runs:
+    """The finished runs of an experiment."""
+    found: Runs = {}
+    for job, line in finished(experiment).items():
+        folder = run_path(experiment.run(job))
+        evaluations, metrics, timings = (
+            _by_step(folder / f"{name}.jsonl") for name in ("evaluations", "metrics", "timings")
+        )
+        if not evaluations:
+            raise DataError(f"the run {folder} has no evaluations: remove its line in finished.jsonl and run it again")
+        found[job] = RunRecord(evaluations, metrics, timings, line)
+    return found
+
+
+def _by_step(path: Path) -> list[dict[str, Any]]:
+    return sorted(read_lines(path), key=lambda record: record["step"])
+
+
+def complete_seeds(experiment: Experiment, runs: Runs) -> tuple[int, ...]:
+    """Seeds whose every arm on every task is finished: only they can be paired."""
+    return tuple(
+        seed
+        for seed in experiment.seeds
+        if all(Job(task, arm, seed) in runs for task in experiment.tasks for arm in experiment.arms)
+    )
+
+
+def compare(experiment: Experiment, runs: Runs | None = None) -> dict[str, Any]:
+    """The content of ``comparison.json``.
+
+    Raises:
+        DataError: no seed is complete, or arms were evaluated on different problems.
+    """
+    runs = read_runs(experiment) if runs is None else runs
+    seeds = complete_seeds(experiment, runs)
+    if not seeds:
+        raise DataError(
+            f"no seed of the experiment '{experiment.config.name}' is finished for every arm: let `surefoot compare` run on"
+        )
+    level = experiment.config.level
+    tables = {arm: _tables(experiment, runs, arm, seeds) for arm in experiment.arms}
+    _refuse_other_problems(experiment, runs, seeds)
+    pairs = compare_arms(tables, experiment.baseline, level=level)
+    by_task = {
+        task: compare_arms(
+            {arm: {task: tables[arm][task]} for arm in experiment.arms}, experiment.baseline, level=level
+        )
+        for task in (experiment.tasks if len(experiment.tasks) > 1 else ())
+    }
+    return {
+        "name": experiment.config.name,
+        "baseline": experiment.baseline,
+        "arms": list(experiment.arms),
+        "controls": {arm: kind for arm in experiment.arms if (kind := experiment.control(arm))},
+        "tasks": list(experiment.tasks),
+        "seeds": list(seeds),
+        "seeds_planned": list(experiment.seeds),
+        "level": level,
+        "results": {
+            task: {arm: _result(tables[arm][task], _of(runs, task, arm, seeds), level) for arm in experiment.arms}
+            for task in experiment.tasks
+        },
+        "interquartile_mean": {
+            arm: list(
+                interquartile_interval([table.mean(axis=1) for table in tables[arm].values()], confidence=1 - level)
+            )
+            for arm in experiment.arms
+        },
+        "pairs": {arm: pair_record(pair) for arm, pair in pairs.items()},
+        "pairs_by_task": {
+            task: {arm: pair_record(pair) for arm, pair in found.items()} for task, found in by_task.items()
+        },
+    }
+
+
+def write_comparison(experiment: Experiment) -> dict[str, Any]:
+    """Compare what is finished and keep it as ``comparison.json``."""
+    found = compare(experiment)
+    write_atomic(experiment.folder / FILE, json.dumps(found, indent=1, allow_nan=False) + "\n")
+    return found
+
+
+def pair_record(pair: Pair) -> dict[str, Any]:
+    return {
+        "difference": list(pair.difference),
+        "p_value": pair.p_value,
+        "adjusted": pair.adjusted,
+        "verdict": str(pair.verdict),
+        "seeds_needed": pair.seeds_needed,
+        "improvement": pair.improvement,
+    }
+
+
+def _of(runs: Runs, task: str, arm: str, seeds: Sequence[int]) -> list[RunRecord]:
+    return [runs[Job(task, arm, seed)] for seed in seeds]
+
+
+def _tables(experiment: Experiment, runs: Runs, arm: str, seeds: Sequence[int]) -> dict[str, np.ndarray]:
+    """task -> [S, P], shares of right samples."""
+    found = {}
+    for task in experiment.tasks:
+        rows = [run.right / run.samples for run in _of(runs, task, arm, seeds)]
+        if len({len(row) for row in rows}) > 1:
+            raise DataError(
+                f"the runs of the arm '{arm}' on '{task}' have different numbers of problems: they cannot be compared"
+            )
+        found[task] = np.stack(rows)
+    return found
+
+
+def _refuse_other_problems(experiment: Experiment, runs: Runs, seeds: Sequence[int]) -> None:
+    for task in experiment.tasks:
+        sets = {(run.problems, run.samples): job for job, run in runs.items() if job.task == task and job.seed in seeds}
+        if len(sets) > 1:
+            one, other = list(sets.values())[:2]
+            raise DataError(
+                f"the runs ({one}) and ({other}) were evaluated on other held-out problems, or with another number of samples: "
+                "they cannot be compared"
+            )
+
+
+def _result(table_sp: np.ndarray, runs: Sequence[RunRecord], level: float) -> dict[str, Any]:
+    samples = runs[0].samples
+    confidence = 1 - level
+    right = np.stack([run.right for run in runs])
+    passed = {k: np.stack([pass_at_k(row, samples, k) for row in right]) for k in ladder(samples)}
+    return {
+        "accuracy": list(crossed_interval(table_sp, confidence=confidence)),
+        "before": list(crossed_interval(_at(runs, 0), confidence=confidence)),
+        "pass": {str(k): list(crossed_interval(table, confidence=confidence)) for k, table in passed.items()},
+        "by_seed": table_sp.mean(axis=1).tolist(),
+        "samples": samples,
+        "problems": table_sp.shape[1],
+        "curve": _curve(runs, confidence),
+        "courses": {name: course for name in COURSES if (course := _course(runs, name))},
+        "spent": _spent(runs),
+    }
+
+
+def _at(runs: Sequence[RunRecord], number: int) -> np.ndarray:
+    """[S, P], shares of right samples at the evaluation of this number."""
+    found = [run.evaluations[number] for run in runs]
+    return np.stack([np.asarray(record["right"]) / record["samples"] for record in found])
+
+
+def _curve(runs: Sequence[RunRecord], confidence: float) -> dict[str, list[float]]:
+    """Held-out accuracy with its interval at every evaluation that all seeds have, and the mean cost until then."""
+    curve: dict[str, list[float]] = {name: [] for name in ("step", "accuracy", "low", "high", "tokens", "seconds")}
+    for number in range(min(len(run.evaluations) for run in runs)):
+        steps = [int(run.evaluations[number]["step"]) for run in runs]
+        interval = crossed_interval(_at(runs, number), confidence=confidence)
+        point = {
+            "step": _mean(steps),
+            "accuracy": interval.value,
+            "low": interval.low,
+            "high": interval.high,
+            "tokens": float(
+                np.mean([run.spent("tokens_generated", step) for run, step in zip(runs, steps, strict=True)])
+            ),
+            "seconds": float(np.mean([run.seconds(step) for run, step in zip(runs, steps, strict=True)])),
+        }
+        for name, value in point.items():
+            curve[name].append(value)
+    return curve
+
+
+def _course(runs: Sequence[RunRecord], name: str) -> dict[str, list[float]]:
+    """Mean over the seeds and the range of them, at every step that all have."""
+    by_run = [{record["step"]: record[name] for record in run.metrics if record.get(name) is not None} for run in runs]
+    steps = sorted(set.intersection(*(set(found) for found in by_run)))
+    if not steps:
+        return {}
+    table = np.array([[found[step] for step in steps] for found in by_run], dtype=np.float64)
+    return {
+        "step": [float(step) for step in steps],
+        "mean": table.mean(axis=0).tolist(),
+        "low": table.min(axis=0).tolist(),
+        "high": table.max(axis=0).tolist(),
+    }
+
+
+def _spent(runs: Sequence[RunRecord]) -> dict[str, float]:
+    """Means over the seeds."""
+    pairs = [(run, int(run.line["steps"])) for run in runs]
+    return {
+        "steps": _mean(step for _, step in pairs),
+        "tokens": _mean(run.spent("tokens_generated", step) for run, step in pairs),
+        "trained": _mean(run.spent("tokens_trained", step) for run, step in pairs),
+        "seconds": _mean(run.seconds(step) for run, step in pairs),
+        "cpu_seconds": _mean(run.line["cpu_seconds"] for run in runs),
+    }
+
+
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean(list(values)))

@@ -1,0 +1,183 @@
+"""``surefoot fit``: the curve of held-out reward against compute of runs, or of a CSV file."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from surefoot.config import nearest
+from surefoot.errors import DataError, RunFolderError
+from surefoot.evaluation.scaling_check import compare_with_power_law, extrapolate
+from surefoot.evaluation.scaling_profile import CEILING, CurveFit, Range, fit_curve
+from surefoot.files import read_lines
+
+UNITS = ("tokens", "steps", "seconds")
+
+
+@dataclass(frozen=True)
+class Points:
+    """Held-out reward after some compute.
+
+    Attributes:
+        name: of the run or file.
+        compute: [n] in ``unit``, ascending, without the point before training.
+        reward: [n] held-out accuracy.
+        initial: the reward before training.
+        unit: of the compute.
+    """
+
+    name: str
+    compute: np.ndarray
+    reward: np.ndarray
+    initial: float
+    unit: str
+
+
+def read_points(path: Path, *, unit: str = "tokens", initial: float | None = None) -> Points:
+    """The points of a run folder or of a CSV file.
+
+    Args:
+        path: a run folder, or a ``.csv`` file with the columns ``compute`` and ``reward``.
+        unit: what counts as compute in a run: generated ``tokens``, ``steps``, or ``seconds`` without evaluations.
+        initial: the reward before training; of a run its first evaluation, of a file the row with compute 0.
+
+    Raises:
+        RunFolderError: neither a run nor a CSV file.
+        DataError: no evaluations, or a file that is no such table.
+    """
+    if path.is_file():
+        return _read_csv(path, initial)
+    if not (path / "evaluations.jsonl").is_file():
+        raise RunFolderError(f"{path} is neither a run folder with evaluations.jsonl nor a .csv file")
+    if unit not in UNITS:
+        raise DataError(f"the unit of compute is '{unit}': expected one of {', '.join(UNITS)}." + nearest(unit, UNITS))
+    try:
+        evaluations = sorted(read_lines(path / "evaluations.jsonl"), key=lambda record: record["step"])
+        timings = sorted(read_lines(path / "timings.jsonl"), key=lambda record: record["step"])
+        rewards = {int(record["step"]): float(record["accuracy"]) for record in evaluations}
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path}: its records cannot be read ({error})") from None
+    if 0 not in rewards and initial is None:
+        raise DataError(f"{path} has no evaluation before training: give the reward before training (--initial)")
+    spent = {step: _spent(timings, step, unit) for step in rewards if step > 0}
+    return Points(
+        path.resolve().name,
+        np.array(list(spent.values()), dtype=np.float64),
+        np.array([rewards[step] for step in spent], dtype=np.float64),
+        rewards[0] if initial is None else initial,
+        unit,
+    )
+
+
+def _spent(timings: Sequence[dict[str, Any]], step: int, unit: str) -> float:
+    before = [record for record in timings if record["step"] <= step]
+    if unit == "steps":
+        return float(step)
+    if unit == "tokens":
+        return float(sum(record.get("tokens_generated", 0) for record in before))
+    counts = ("step", "evaluate", "flops")
+    return float(
+        sum(
+            value
+            for record in before
+            for name, value in record.items()
+            if name not in counts and not name.startswith("tokens_")
+        )
+    )
+
+
+def _read_csv(path: Path, initial: float | None) -> Points:
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} cannot be read as CSV: {error}") from None
+    found: list[tuple[float, float]] = []
+    for number, row in enumerate(rows, start=2):
+        try:
+            found.append((float(row["compute"]), float(row["reward"])))
+        except KeyError:
+            raise DataError(
+                f"{path}: expected the columns compute and reward, found {', '.join(map(str, row))}"
+            ) from None
+        except (TypeError, ValueError):
+            raise DataError(f"{path}, line {number}: compute and reward must be numbers") from None
+    found.sort()
+    before = [reward for compute, reward in found if compute == 0]
+    if initial is None and not before:
+        raise DataError(f"{path} has no row with compute 0: add the reward before training, or give it (--initial)")
+    after = [pair for pair in found if pair[0] != 0]
+    compute, reward = (np.array([pair[i] for pair in after], dtype=np.float64) for i in (0, 1))
+    return Points(path.stem, compute, reward, float(np.mean(before)) if initial is None else initial, "compute")
+
+
+def fit_points(
+    points: Points, *, start: float = 0.0, ceiling: float = CEILING, share: float = 0.5, confidence: float = 0.95
+) -> tuple[CurveFit, dict[str, Any]]:
+    """The fit, and everything about it as a record; what the data do not allow is a sentence in it.
+
+    Raises:
+        DataError: the points cannot be fitted at all.
+    """
+    try:
+        fit = fit_curve(
+            points.compute, points.reward, points.initial, start=start, ceiling=ceiling, confidence=confidence
+        )
+    except DataError as error:
+        raise DataError(f"{points.name}: {error}") from error
+    record: dict[str, Any] = {
+        "name": points.name,
+        "unit": points.unit,
+        "points": fit.fit.points,
+        "initial": points.initial,
+        "asymptote": _range(fit.asymptote),
+        "midpoint": _range(fit.midpoint),
+        "exponent": _range(fit.exponent),
+        "scatter": fit.scatter,
+        "confidence": confidence,
+        "identified": fit.identified,
+        "refusal": fit.refusal,
+        "extrapolation": None,
+        "power_law": None,
+        "notes": [],
+    }
+    given = {"start": start, "ceiling": ceiling}
+    try:
+        held = extrapolate(points.compute, points.reward, points.initial, share=share, confidence=confidence, **given)
+        record["extrapolation"] = {
+            "share": share,
+            "until": held.until,
+            "points": len(held.reward),
+            "error": held.error,
+            "bias": held.bias,
+            "inside": held.inside,
+            "identified": held.fit.identified,
+        }
+    except DataError as error:
+        record["notes"].append(f"no extrapolation: {error}")
+    try:
+        contest = compare_with_power_law(points.compute, points.reward, points.initial, **given)
+        record["power_law"] = {
+            "shares": list(contest.shares),
+            "sigmoid": contest.sigmoid.tolist(),
+            "power_law": contest.power_law.tolist(),
+            "better": contest.better,
+        }
+    except DataError as error:
+        record["notes"].append(f"no comparison with a power law: {error}")
+    return fit, record
+
+
+def _range(found: Range) -> dict[str, Any]:
+    """An end that is open is null."""
+    return {
+        "value": found.value if math.isfinite(found.value) else None,
+        "low": None if found.low_open else found.low,
+        "high": None if found.high_open else found.high,
+    }

@@ -1,0 +1,176 @@
+"""Running an experiment: every run once, killed and gone on with, and the same numbers however many at a time."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from surefoot.errors import DataError, RunFolderError
+from surefoot.files import read_lines
+from surefoot.methods.compare import schedule
+from surefoot.methods.compare.experiment import Experiment, Job, make_experiment
+from surefoot.methods.compare.results import compare, complete_seeds, read_runs, write_comparison
+from surefoot.methods.compare.schedule import FINISHED, News, run_all
+from surefoot.methods.compare.sentences import sentences, table
+from surefoot.training.folder import run_path
+from tests.methods.test_compare_experiment import BASE
+
+ARMS = {"grpo": {"algorithm": {"preset": "grpo"}}, "coin": {"algorithm": {"preset": "grpo"}, "control": "coin"}}
+
+
+def experiment(folder: Path, **changes: Any) -> Experiment:
+    values = copy.deepcopy(BASE) | {"runs": str(folder), "arms": ARMS, "jobs": 1} | changes
+    values["base"]["evaluation"] = {"samples": 2, "temperature": 1.0, "every": 1}
+    values["base"]["track"] = {"samples_per_step": 0}
+    return make_experiment(values)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
+    made = experiment(tmp_path_factory.mktemp("compare"))
+    assert run_all(made) == []
+    return made
+
+
+def test_every_run_is_there_and_none_runs_twice(done: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = read_lines(done.folder / FINISHED)
+    assert [(line["arm"], line["seed"]) for line in lines] == [("grpo", 0), ("coin", 0), ("grpo", 1), ("coin", 1)]
+    monkeypatch.setattr(schedule, "train", lambda *_, **__: pytest.fail("a finished run was run again"))
+    told: list[News] = []
+    assert run_all(done, told.append) == [] and told == []
+
+
+def test_arms_see_the_same_prompts_in_the_same_order(done: Experiment) -> None:
+    """The first step samples from the same weights: what was generated is equal, token for token."""
+    metrics = {arm: read_lines(run_path(done.run(Job("addition", arm, 1))) / "metrics.jsonl") for arm in ARMS}
+    assert metrics["grpo"][0]["rollout/entropy"] == metrics["coin"][0]["rollout/entropy"]
+    assert metrics["grpo"][0]["length/mean"] == metrics["coin"][0]["length/mean"]
+
+
+def test_results_are_those_of_the_files(done: Experiment) -> None:
+    found = write_comparison(done)
+    assert json.loads((done.folder / "comparison.json").read_text()) == found
+    one = found["results"]["addition"]["grpo"]
+    rights = [
+        read_lines(run_path(done.run(Job("addition", "grpo", s))) / "evaluations.jsonl")[-1]["right"] for s in (0, 1)
+    ]
+    assert one["accuracy"][0] == pytest.approx(np.mean(rights) / 2)
+    assert one["by_seed"] == pytest.approx([np.mean(right) / 2 for right in rights])
+    assert one["curve"]["step"] == [0, 1, 2] and one["curve"]["tokens"][0] == 0 < one["curve"]["tokens"][-1]
+    assert one["spent"]["tokens"] == one["curve"]["tokens"][-1]
+    assert one["samples"] == 2 and one["problems"] == 4 and set(one["pass"]) == {"1", "2"}
+    assert set(found["pairs"]) == {"coin"} and found["controls"] == {"coin": "coin"}
+    assert one["courses"]["rollout/entropy"]["step"] == [1, 2]
+
+
+def test_words_and_table(done: Experiment) -> None:
+    found = compare(done)
+    (line,) = sentences(found)
+    assert line.startswith("No difference shown between coin and grpo")
+    head, *rows = table(found, "addition")
+    assert [len(row) for row in rows] == [len(head)] * 2 and {row[0] for row in rows} == {"grpo", "coin"}
+    assert [row[head.index("against grpo")] for row in rows if row[0] == "grpo"] == ["baseline"]
+
+
+def test_more_seeds_run_only_what_is_new(done: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    larger = make_experiment(done.config.model_dump() | {"seeds": 3})
+    ran = []
+    monkeypatch.setattr(schedule, "run_one", lambda _, job: ran.append(job) or {"broken": 1})
+    monkeypatch.setattr(schedule, "append_lines", lambda *_: None)
+    run_all(larger)
+    assert ran == [Job("addition", "grpo", 2), Job("addition", "coin", 2)]
+    assert complete_seeds(larger, read_runs(larger)) == (0, 1)
+    assert compare(larger)["seeds"] == [0, 1]
+
+
+def test_changed_settings_are_refused(done: Experiment) -> None:
+    values = done.config.model_dump()
+    values["base"]["optimiser"] = {"lr": 0.5}
+    with pytest.raises(RunFolderError, match="other settings"):
+        run_all(make_experiment(values))
+
+
+def test_a_failing_run_fails_alone_and_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = experiment(tmp_path, seeds=1)
+    real = schedule.run_one
+
+    def fails(of: Experiment, job: Job) -> dict[str, Any]:
+        if job.arm == "grpo":
+            raise RuntimeError("the disk is on fire")
+        return real(of, job)
+
+    monkeypatch.setattr(schedule, "run_one", fails)
+    (failure,) = run_all(made)
+    assert failure.job.arm == "grpo" and "the disk is on fire" in failure.trouble
+    with pytest.raises(DataError, match="no seed of the experiment"):
+        compare(made)
+    monkeypatch.setattr(schedule, "run_one", real)
+    told: list[News] = []
+    assert run_all(made, told.append) == []
+    assert [str(news.job) for news in told] == ["grpo, addition, seed 0"] and (told[0].done, told[0].of) == (2, 2)
+
+
+def test_arms_on_other_problems_are_refused(done: Experiment) -> None:
+    runs = read_runs(done)
+    job = Job("addition", "coin", 1)
+    last = {**runs[job].evaluations[-1], "set": "another"}
+    runs[job] = type(runs[job])([last], runs[job].metrics, runs[job].timings, runs[job].line)
+    with pytest.raises(DataError, match="other held-out problems"):
+        compare(done, runs)
+
+
+def test_a_warm_up_is_made_once_and_started_from(tmp_path: Path) -> None:
+    made = experiment(tmp_path, seeds=1, warm_up={"steps": 2, "batch": 2, "evaluation": {"problems": 2}})
+    assert run_all(made) == []
+    supervised = made.folder / "warm-up" / "addition" / "seed-0"
+    written = (supervised / "result.json").stat().st_mtime_ns
+    (made.folder / FINISHED).unlink()
+    for arm in ARMS:
+        subprocess.run(["rm", "-r", str(run_path(made.run(Job("addition", arm, 0))))], check=True)
+    assert run_all(made) == [] and (supervised / "result.json").stat().st_mtime_ns == written
+
+
+def test_several_at_a_time_give_what_one_at_a_time_gives(done: Experiment, tmp_path: Path) -> None:
+    made = experiment(tmp_path, jobs=2)
+    assert run_all(made) == []
+    one, other = compare(done), compare(made)
+    for found in (one, other):
+        for arm in ARMS:
+            found["results"]["addition"][arm].pop("spent")
+            found["results"]["addition"][arm]["curve"].pop("seconds")
+    assert one == other
+
+
+def test_killed_it_goes_on(tmp_path: Path) -> None:
+    """Killed with SIGKILL in the middle, the command finishes what is left, and no process of it survives."""
+    values = experiment(tmp_path, seeds=1).config.model_dump()
+    values["base"]["train"]["steps"] = 40
+    values["base"]["checkpoint"] = {"every": 1}
+    made = make_experiment(values)
+    program = "import json, sys; from surefoot.methods.compare.experiment import make_experiment as m; "
+    program += "from surefoot.methods.compare.schedule import run_all; run_all(m(json.loads(sys.argv[1])))"
+    command = [sys.executable, "-c", program, json.dumps(values)]
+    started = subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    metrics = run_path(made.run(Job("addition", "grpo", 0))) / "metrics.jsonl"
+    deadline = time.monotonic() + 90
+    while not (metrics.exists() and len(read_lines(metrics)) > 3):
+        assert time.monotonic() < deadline and started.poll() is None
+        time.sleep(0.02)
+    started.send_signal(signal.SIGKILL)
+    started.wait()
+    steps = len(read_lines(metrics))
+    assert steps < 40
+    told: list[News] = []
+    assert run_all(made, told.append) == []
+    assert told[0].record is not None and told[0].record["resumed"] and told[0].record["steps"] == 40
+    assert [record["step"] for record in read_lines(metrics)] == list(range(1, 41))
