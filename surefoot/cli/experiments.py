@@ -139,7 +139,8 @@ def fit_lines(record: dict[str, Any]) -> list[str]:
     if (held := record["extrapolation"]) is not None:
         lines.append(
             f"  Fitted to the first {100 * held['share']:g} % of the compute, it predicts the other {held['points']} points with "
-            f"a mean error of {held['error']:.3f} (bias {held['bias']:+.3f}); {100 * held['inside']:.0f} % of them lie in its band."
+            f"a mean error of {held['error']:.3f} (bias {held['bias']:+.3f}); "
+            f"{100 * held['inside']:.0f} % of them lie in its band."
         )
     if (law := record["power_law"]) is not None:
         sigmoid, power = (sum(law[name]) / len(law[name]) for name in ("sigmoid", "power_law"))
