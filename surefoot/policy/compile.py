@@ -44,6 +44,11 @@ def set_compile(model: Any, path: str, device: torch.device) -> None:
             f"by one: leave it out"
         )
     refuse_without_compiler(device)
+    import torch._functorch.config as functorch
+
+    # Where the policy term is measured apart, a graph has two backward passes: the first must not give its memory away. It is
+    # asked for when a backward pass is compiled, which may be at any time.
+    functorch.donated_buffer = False
     for layer in layers:
         layer.surefoot_compile = True
 
@@ -70,13 +75,8 @@ def compiled(base: Any) -> Iterator[None]:
         yield
         return
     import torch._dynamo.config as dynamo
-    import torch._functorch.config as functorch
 
-    # Memory of the first of two backward passes of one graph must not be given away.
-    with (
-        dynamo.patch(recompile_limit=GRAPHS, fail_on_recompile_limit_hit=True),
-        functorch.patch(donated_buffer=False),
-    ):
+    with dynamo.patch(recompile_limit=GRAPHS, fail_on_recompile_limit_hit=True):
         for layer in layers:
             layer.forward = partial(_forward, layer, layers)
         try:
