@@ -89,7 +89,9 @@ def test_values_and_gradients_lie_near_those_of_float32(name: str) -> None:
     packed = packed_of(some_samples(GROUPS))
     with torch.no_grad():
         have, want = (
-            token_logprobs(policy(name, autocast=kind), packed, top_ids=torch.arange(3).expand(int(packed.mask.sum()), 3))
+            token_logprobs(
+                policy(name, autocast=kind), packed, top_ids=torch.arange(3).expand(int(packed.mask.sum()), 3)
+            )
             for kind in ("bfloat16", "off")
         )
     for mine, theirs in ((have.logp, want.logp), (have.entropy, want.entropy), (have.top_logp, want.top_logp)):
