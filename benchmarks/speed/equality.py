@@ -1,9 +1,9 @@
 """``python -m benchmarks.speed.equality --device cuda``: the paths that must agree, on the device at hand.
 
 The engine against a plain forward pass of Transformers, chunked log-probabilities against whole logits in value and
-gradient, every layout against rows padded on the right, and AdamW with its state on the host against one without; for architectures that differ in what matters (grouped heads,
-tied and untied heads, sliding windows, capped logits, learned positions), with random weights. The same comparisons run on
-the CPU in the test suite, with many more cases.
+gradient, every layout against rows padded on the right, and AdamW with its state on the host against one without; for
+architectures that differ in what matters (grouped heads, tied and untied heads, sliding windows, capped logits, learned
+positions), with random weights. The same comparisons run on the CPU in the test suite, with many more cases.
 """
 
 from __future__ import annotations
