@@ -24,6 +24,7 @@ from surefoot.policy.config import ModelConfig
 from surefoot.policy.loading import load_policy
 from surefoot.policy.logprob import token_logprobs
 
+pytestmark = pytest.mark.timeout(600)  # tracing is slow on a busy machine
 CPU = torch.device("cpu")
 # Several rows and one. No size is that of a head or a layer: the compiler takes sizes that are equal for one and the same.
 SHAPES = (((3, 5), (2, 9), (2, 4)), ((6, 5),))
