@@ -37,7 +37,7 @@ def set_compile(model: Any, path: str, device: torch.device) -> None:
     Raises:
         ModelError: the model has no layers that can be compiled, or there is no compiler.
     """
-    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+    layers: list[Any] = [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]
     if not layers:
         raise ModelError(
             f"model.compile = true, but {type(model).__name__} (model.path = '{path}') has no layers that can be compiled one "
