@@ -1,9 +1,9 @@
 """``python -m benchmarks.speed.equality --device cuda``: the paths that must agree, on the device at hand.
 
 The engine against a plain forward pass of Transformers, chunked log-probabilities against whole logits in value and
-gradient, and every layout against rows padded on the right; for architectures that differ in what matters (grouped heads,
-tied and untied heads, sliding windows, capped logits, learned positions), with random weights. The same comparisons run on
-the CPU in the test suite, with many more cases.
+gradient, every layout against rows padded on the right, and AdamW with its state on the host against one without; for
+architectures that differ in what matters (grouped heads, tied and untied heads, sliding windows, capped logits, learned
+positions), with random weights. The same comparisons run on the CPU in the test suite, with many more cases.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from surefoot.policy.packing import count, pack
 from surefoot.policy.policy import Policy
 from surefoot.rollout.engine import Request, Sampling
 from surefoot.rollout.local import LocalEngine
+from surefoot.training.offload import OffloadedAdamW
 from surefoot.types import Packed, Sample
 
 VALUE, GRADIENT = 1e-4, 1e-4  # nats; share of the largest gradient of a weight. Both in float32.
+STEP = 1e-2  # share of the learning rate
 LAYOUTS = ("right", "left", "packed")
 COMMON = {
     "vocab_size": 512,
@@ -134,6 +136,24 @@ def comparisons(name: str, device: torch.device) -> Iterator[tuple[str, float, f
         logp = token_logprobs(policy, packed_of(samples), layout=layout).logp  # type: ignore[arg-type]
         yield f"{layout}, plain forward", float((logp.detach() - values).abs().max()), VALUE
         yield f"{layout}, plain gradient", worst(gradients(policy, logp), slopes), GRADIENT
+    yield "steps with moments on the host", offloaded(name, device), STEP
+
+
+def offloaded(name: str, device: torch.device) -> float:
+    """The largest difference of a weight after three steps with the optimiser's state on the host, as a share of the rate."""
+    made = []
+    for kind in (torch.optim.AdamW, OffloadedAdamW):
+        model = build(name, device).model
+        optimiser = kind([{"params": list(model.parameters())}], lr=1e-3, eps=1e-4, fused=True)
+        for step in range(3):
+            ids = torch.arange(40 + step, 60 + step, device=device)[None]
+            model(input_ids=ids, use_cache=False).logits.square().mean().backward()
+            optimiser.step()
+            optimiser.zero_grad()
+        moments = {value.device.type for kept in optimiser.state.values() for value in kept.values() if value.dim()}
+        assert kind is torch.optim.AdamW or moments == {"cpu"}
+        made.append([parameter.detach() for parameter in model.parameters()])
+    return max(float((mine - theirs).abs().max()) for mine, theirs in zip(*made, strict=True)) / 1e-3
 
 
 def main(words: Sequence[str] | None = None, told: Callable[[str], None] = print) -> int:

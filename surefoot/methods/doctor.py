@@ -197,7 +197,8 @@ def agreement(config: RunConfig, parts: Parts) -> tuple[Outcome, str]:
             packed = packed.to(parts.policy.device)
             logp = token_logprobs(parts.policy, packed, layout=config.train.layout, entropy=False).logp
             worst = max(worst, float((logp - packed.logp_behaviour[packed.mask]).abs().max()))
-    bound = AGREEMENT.get(next(parts.policy.model.parameters()).dtype, COARSE)
+    exact = parts.policy.config.autocast == "off"
+    bound = AGREEMENT.get(next(parts.policy.model.parameters()).dtype, COARSE) if exact else COARSE
     text = (
         f"largest difference {worst:.1e} nats, {bound:g} allowed ({totals.tokens:.0f} tokens, {len(samples)} samples)"
     )

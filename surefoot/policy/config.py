@@ -48,9 +48,14 @@ class ModelConfig(Section):
         description="a Hugging Face folder or hub name, 'smollm2-135m-instruct', or 'embedded' (a fresh tiny model)",
     )
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="number format of the weights")
+    autocast: Literal["off", "bfloat16"] = Field(
+        "off",
+        description="'bfloat16': float32 weights whose matrix products run in bfloat16, in the trainer and in the engine",
+    )
     head_float32: bool = Field(
         False,
-        description="compute the logits of a bfloat16 model in float32, in the engine and in the trainer (ScaleRL)",
+        description="compute the logits of a bfloat16 model, or under autocast, in float32, in the engine and in the trainer "
+        "(ScaleRL)",
     )
     device: str = Field("auto", description="'cpu', 'cuda', 'cuda:1' or 'auto' (CUDA where there is one)")
     seed: int = Field(0, description="seed of the initial weights of the embedded model and of new adapters")
@@ -66,6 +71,10 @@ class ModelConfig(Section):
     checkpointing: bool = Field(
         False,
         description="keep one state per layer and compute the rest again in the backward pass: less memory, slower",
+    )
+    compile: bool = Field(
+        False,
+        description="compile the layers for the passes of the trainer: pays in long runs, after a minute or more of warm-up",
     )
     attention: Literal["sdpa", "eager"] = Field("sdpa", description="attention implementation of Transformers")
     lora: LoraConfig = LoraConfig()

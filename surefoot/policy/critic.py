@@ -25,6 +25,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from surefoot.errors import ModelError, RunFolderError
 from surefoot.files import write_folder_atomic
+from surefoot.policy.autocast import Autocast, autocast
 from surefoot.policy.config import CriticConfig, LoraConfig
 from surefoot.policy.layout import Layout, decoder, hidden_states
 from surefoot.policy.loading import check_folder, load_policy, remove_dropout, told
@@ -43,10 +44,12 @@ class Critic:
     Attributes:
         module: the critic's own parameters: ``head``, float32, and ``trunk``, in the policy's dtype, where it has one.
         tokenizer: the policy's, saved beside the weights.
+        autocast: what a model of its own runs in, that of the policy; the head runs in float32.
     """
 
     module: nn.ModuleDict
     tokenizer: Any
+    autocast: Autocast = "off"
 
     @property
     def shared(self) -> bool:
@@ -81,7 +84,9 @@ class Critic:
             ValueError: no hidden states for a critic that shares the policy's.
         """
         if not self.shared:
-            hidden = hidden_states(self.trunk, packed.to(self.head.weight.device), layout)
+            device = self.head.weight.device
+            with autocast(self.autocast, device):
+                hidden = hidden_states(self.trunk, packed.to(device), layout)
         elif hidden is None:
             raise ValueError("a critic of the kind 'head' needs the policy's hidden states")
         values: Tensor = self.head(hidden.float())
@@ -111,7 +116,7 @@ def make_critic(policy: Policy, config: CriticConfig) -> Critic:
     if saved is not None:
         read_head(head, saved, config)
     parts: dict[str, nn.Module] = {"head": head} if trunk is None else {"trunk": trunk, "head": head}
-    return Critic(nn.ModuleDict(parts), policy.tokenizer)
+    return Critic(nn.ModuleDict(parts), policy.tokenizer, policy.config.autocast)
 
 
 def save_critic(critic: Critic, folder: Path) -> None:

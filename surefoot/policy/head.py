@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from surefoot.policy.autocast import no_autocast
 from surefoot.policy.layout import decoder
 
 HALF = (torch.float16, torch.bfloat16)
@@ -32,7 +34,8 @@ class Head:
         module: the output embedding, which holds ``weight`` [V, d] and perhaps ``bias`` [V].
         scale: factor of the logits.
         softcap: bound of the logits (Gemma 2, arXiv 2408.00118); None: unbounded.
-        float32: whether half-precision weights and hidden states are turned into float32 before the product. A
+        float32: whether half-precision weights and hidden states are turned into float32 before the product, and an
+            autocast around it does not apply. A
             bfloat16 logit keeps 8 bits, so that a log-probability is off by up to 0.4 % of the largest logit, by
             another amount in the engine than in the trainer (MiniMax-M1, arXiv 2506.13585; ScaleRL, arXiv 2510.13786).
             Wider weights are left as they are.
@@ -70,7 +73,8 @@ class Head:
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., d] to [..., V], in float32 at least; the matrix product runs in the dtype of the weights, or float32."""
         head = self.widened()
-        product = functional.linear(hidden.to(head.weight.dtype), head.weight, head.bias)
+        with no_autocast(hidden.device) if self.float32 else nullcontext():
+            product = functional.linear(hidden.to(head.weight.dtype), head.weight, head.bias)
         return finish(product, self.scale, self.softcap)
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from surefoot.errors import ModelError
 from surefoot.policy.checkpointing import checkpointed
+from surefoot.policy.compile import compiled
 from surefoot.policy.stream import make_stream, run_stream, shared_tokens, takes_streams, window
 from surefoot.types import Packed
 
@@ -55,10 +56,10 @@ def hidden_states(model: Any, packed: Packed, layout: Layout = "right") -> Tenso
     layout = settle(model, packed, layout)
     if layout == "shared" or (layout == "packed" and streams(model, packed)):
         stream = make_stream(packed, model.dtype, share=layout == "shared")
-        with checkpointed(base, stream):
+        with checkpointed(base, stream), compiled(base):
             return run_stream(base, stream).index_select(0, stream.predicts)
     rows = arrange(model, packed, layout)
-    with checkpointed(base):
+    with checkpointed(base), compiled(base):
         states: Tensor = base(**rows.inputs, use_cache=False).last_hidden_state
     return states.flatten(0, 1).index_select(0, rows.predicts)
 

@@ -15,7 +15,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from surefoot.errors import ModelError, RunFolderError, SurefootError
 from surefoot.files import write_folder_atomic
 from surefoot.policy import smollm2
+from surefoot.policy.autocast import check_autocast
 from surefoot.policy.checkpointing import set_checkpointing
+from surefoot.policy.compile import set_compile
 from surefoot.policy.config import ModelConfig
 from surefoot.policy.embedded import fresh_model
 from surefoot.policy.lora import LoraSpec, adapters, attach, merged
@@ -48,6 +50,9 @@ def load_policy(config: ModelConfig) -> Policy:
         if config.checkpointing:
             set_checkpointing(model, config.path)
         add_adapters(model, config)
+        if config.compile:
+            set_compile(model, config.path, device)
+        check_autocast(config.autocast, model.dtype, device)
         policy = Policy(model, tokenizer, config, device)
         rows = model.get_input_embeddings().weight.shape[0]
         if len(tokenizer) > rows:

@@ -78,9 +78,19 @@ def token_logprobs(
     head, chunk, keep = policy.head, policy.config.logprob_chunk, policy.config.logprob_keep * 2**20
     states = None
     if head is not None:
-        states = hidden_states(policy.model, packed, layout)
+        with policy.autocast():
+            states = hidden_states(policy.model, packed, layout)
+        half = policy.config.autocast == "bfloat16" and not head.float32
         logp, entropies, top = chunked_logprobs(
-            states, head, packed.ids[mask], packed.temperature[mask], chunk, keep=keep, entropy=entropy, top_ids=top_ids
+            states,
+            head,
+            packed.ids[mask],
+            packed.temperature[mask],
+            chunk,
+            keep=keep,
+            entropy=entropy,
+            top_ids=top_ids,
+            product=torch.bfloat16 if half else None,
         )
     elif hidden:
         raise ModelError(
@@ -88,7 +98,8 @@ def token_logprobs(
             f"not show what from: choose an algorithm without a critic, or another model"
         )
     else:
-        logp, entropies, top = own_logprobs(policy.model, packed, chunk, entropy=entropy, top_ids=top_ids)
+        with policy.autocast():
+            logp, entropies, top = own_logprobs(policy.model, packed, chunk, entropy=entropy, top_ids=top_ids)
     return TokenLogprobs(logp - packed.kept_logmass[mask], entropies, top, states if hidden else None)
 
 
@@ -102,13 +113,15 @@ def chunked_logprobs(
     keep: int = 0,
     entropy: bool = True,
     top_ids: Tensor | None = None,
+    product: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Log-probability of ``target`` [M] given ``hidden`` [M, d] at ``temperature`` [M], and what else is wanted.
 
     ``chunk`` tokens have their logits in memory at once. Probabilities of all tokens that take at most ``keep`` bytes are
     kept for the backward pass, where there is one; the values are the same.
 
-    The product runs in float32 where the head says so: ``hidden`` is turned into it chunk by chunk, the weights once.
+    The product runs in float32 where the head says so: ``hidden`` is turned into it chunk by chunk, the weights once. It
+    runs in ``product`` where that is given (under autocast), forward and backward, and everything else in float32.
 
     Returns:
         Log-probabilities [M] with gradient, entropies [M], log-probabilities [M, K] of ``top_ids`` [M, K].
@@ -117,7 +130,7 @@ def chunked_logprobs(
     learns = torch.is_grad_enabled() and (hidden.requires_grad or head.weight.requires_grad)
     wide = torch.promote_types(head.weight.dtype, torch.float32)
     kept = learns and head.softcap is None and len(hidden) * len(head.weight) * wide.itemsize <= keep
-    how = _How(head.scale, head.softcap, chunk, kept, entropy)
+    how = _How(head.scale, head.softcap, chunk, kept, entropy, product or head.weight.dtype)
     logp, entropies, top = _Chunked.apply(hidden, head.weight, head.bias, target, temperature, top_ids, how)
     return logp, entropies if entropy else None, None if top_ids is None else top
 
@@ -129,12 +142,17 @@ class _How:
     chunk: int
     keep: bool
     entropy: bool
+    product: torch.dtype
+
+    def narrowed(self, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Weights and bias as the product reads them."""
+        return weight.to(self.product), None if bias is None else bias.to(self.product)
 
 
 class _Chunked(torch.autograd.Function):
     """logp_t = z_t[y_t] - logsumexp(z_t) with z = finish(hidden @ weight.T + bias) / temperature, chunk by chunk.
 
-    The product runs in the dtype of the weights, which may be wider than that of the hidden states.
+    The product runs in a dtype that may be wider than that of the hidden states, or narrower than that of the weights.
     """
 
     @staticmethod
@@ -157,9 +175,10 @@ class _Chunked(torch.autograd.Function):
         kept = None
         if how.keep:
             kept = hidden.new_empty(len(hidden), len(weight), dtype=torch.promote_types(weight.dtype, torch.float32))
+        w, b = how.narrowed(weight, bias)
         for begin in range(0, len(hidden), how.chunk):
             part = slice(begin, begin + how.chunk)
-            z = finish(functional.linear(hidden[part].to(weight.dtype), weight, bias), how.scale, how.softcap)
+            z = finish(functional.linear(hidden[part].to(w.dtype), w, b), how.scale, how.softcap)
             z.div_(temperature[part, None])
             torch.logsumexp(z, 1, out=normaliser[part])
             torch.sub(z.gather(1, target[part, None]).squeeze(1), normaliser[part], out=logp[part])
@@ -184,12 +203,13 @@ class _Chunked(torch.autograd.Function):
         grad_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
         grad_weight = torch.zeros_like(weight, dtype=wide) if ctx.needs_input_grad[1] else None
         grad_bias = torch.zeros_like(bias, dtype=wide) if bias is not None and ctx.needs_input_grad[2] else None
+        w, b = how.narrowed(weight, bias)
         for begin in range(0, len(hidden), how.chunk):
             part = slice(begin, begin + how.chunk)
             # d logp / d z = onehot(target) - softmax(z), and z = capped / temperature.
             g = grads[0][part] / temperature[part]
             if kept is None:
-                capped = finish(functional.linear(hidden[part].to(weight.dtype), weight, bias), how.scale, how.softcap)
+                capped = finish(functional.linear(hidden[part].to(w.dtype), w, b), how.scale, how.softcap)
                 z = capped if how.softcap is None else capped.clone()
                 p = z.div_(temperature[part, None]).sub_(normaliser[part, None]).exp_()
                 dz = p.mul_(-g[:, None])
@@ -201,9 +221,11 @@ class _Chunked(torch.autograd.Function):
             if how.scale != 1.0:
                 dz.mul_(how.scale)
             if grad_hidden is not None:
-                grad_hidden[part] = dz.to(weight.dtype) @ weight
-            if grad_weight is not None:
+                grad_hidden[part] = dz.to(w.dtype) @ w
+            if grad_weight is not None and w.dtype == weight.dtype:
                 grad_weight.addmm_(dz.t(), hidden[part].to(wide))
+            elif grad_weight is not None:
+                grad_weight.add_(dz.t().to(w.dtype) @ hidden[part].to(w.dtype))
             if grad_bias is not None:
                 grad_bias.add_(dz.sum(0))
         if grad_weight is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from jinja2 import TemplateError
 
 from surefoot.errors import ModelError
+from surefoot.policy.autocast import autocast
 from surefoot.policy.config import ModelConfig
 from surefoot.policy.head import HALF, Head, find_head
 from surefoot.policy.lora import copy_of
@@ -48,6 +50,10 @@ class Policy:
                 f"the format of its weights: set model.dtype = 'float32', or leave model.head_float32 out"
             )
         return None
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The context that every pass of the decoder runs in, see :mod:`surefoot.policy.autocast`."""
+        return autocast(self.config.autocast, self.device)
 
     @cached_property
     def stop_ids(self) -> tuple[int, ...]:

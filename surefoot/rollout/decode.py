@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from surefoot.policy.autocast import no_autocast
 from surefoot.policy.head import HALF, Head, agrees, find_head
 from surefoot.rollout.blocks import Block, Blocks, read_blocks
 from surefoot.rollout.cache import PreallocatedCache, PreallocatedLayer, new_cache
@@ -88,7 +89,8 @@ class Decoder:
         keys[:n, :, slots.column] = torch.addcmul(k * cos, k.roll(half, -1), sin)
         values[:n, :, slots.column] = v
         q = q.view(n, block.kv_heads, block.heads // block.kv_heads, block.width)
-        seen = attend(q, held, slots, columns, mask, block.scale, block.softcap)
+        with no_autocast(q.device):  # scores rounded to bfloat16 are off by more than all the rest together
+            seen = attend(q, held, slots, columns, mask, block.scale, block.softcap)
         out: Tensor = block.attention.o_proj(seen.reshape(n, block.heads * block.width))
         return out
 
@@ -151,7 +153,8 @@ def held_by(cache: PreallocatedCache) -> list[tuple[Tensor, Tensor]]:
     found = []
     for layer in cache.layers:
         assert isinstance(layer, PreallocatedLayer) and layer.keys is not None and layer.values is not None
-        found.append((layer.keys[:, :, : layer.filled], layer.values[:, :, : layer.filled]))
+        keys, values = layer.keys[:, :, : layer.filled], layer.values[:, :, : layer.filled]
+        found.append((keys, values.to(keys.dtype)))  # they differ under autocast, where rotated keys are float32
     return found
 
 

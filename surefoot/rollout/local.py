@@ -20,6 +20,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from surefoot.errors import ConfigError, DataError, ModelError
+from surefoot.policy.autocast import Autocast, autocast
 from surefoot.policy.head import Head
 from surefoot.rollout.blocks import read_blocks
 from surefoot.rollout.cache import PreallocatedCache
@@ -52,6 +53,7 @@ class LocalEngine:
             weights (``model.head_float32``), logits are made by it from the hidden states; otherwise by the model.
         own_steps: whether to use the decode step for the model's architecture where there is one.
         quantise: whether to sample from a copy that is rounded to 8 bits, see :mod:`surefoot.rollout.quantise`.
+        autocast: what the model's passes run in, that of the trainer (``model.autocast``).
 
     Attributes:
         decoder: makes the tokens after the prompts; None: the forward of Transformers does.
@@ -68,6 +70,7 @@ class LocalEngine:
         head: Head | None = None,
         own_steps: bool = True,
         quantise: bool = False,
+        autocast: Autocast = "off",
     ) -> None:
         self.model = model
         self.head = head
@@ -80,6 +83,7 @@ class LocalEngine:
         with _evaluating(model):
             self.decoder: Decoder | None = find_decoder(model) if own_steps else None
         self._quantise = quantise
+        self._autocast: Autocast = autocast
         self._rounded: tuple[int, int] | None = None  # the version of the rounded copy, and of its tensors
 
     def load(self, version: int) -> None:
@@ -101,7 +105,9 @@ class LocalEngine:
         found: list[list[Sample | None]] = [[None] * len(request.seeds) for request in requests]
         if self._quantise:
             self._round()
-        with torch.inference_mode(), _evaluating(self.model):
+        # One context around all steps: the weights are rounded once for them.
+        within = autocast(self._autocast, self.model.device)
+        with torch.inference_mode(), _evaluating(self.model), within:
             # The float32 copy of the head's weights is made once for all steps, and forgotten with the weights.
             head = self.head.widened() if self.head is not None and self.head.widens else None
             refill = self.decoder is not None

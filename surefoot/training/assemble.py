@@ -89,7 +89,11 @@ def assemble(config: RunConfig | SftConfig, *, task: Task | None = None, reward:
     )
     head = policy.head if policy.config.head_float32 else None
     engine = LocalEngine(
-        policy.model, max_batch_tokens=rollout.max_batch_tokens, head=head, quantise=rollout.quantise == "int8"
+        policy.model,
+        max_batch_tokens=rollout.max_batch_tokens,
+        head=head,
+        quantise=rollout.quantise == "int8",
+        autocast=policy.config.autocast,
     )
     check_sampling(engine, sampling)
     problems = task.heldout[: config.evaluation.problems]

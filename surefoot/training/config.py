@@ -31,6 +31,11 @@ class OptimiserConfig(Section):
     eps: float = Field(1e-8, gt=0, description="term in the denominator of AdamW")
     weight_decay: float = Field(0.0, ge=0, description="decoupled weight decay of matrices (not of biases and norms)")
     max_grad_norm: float = Field(1.0, gt=0, description="gradients are scaled down to this global norm")
+    offload: bool = Field(
+        False,
+        description="keep the moments in the memory of the host and take the step there: saves twice the memory of the weights "
+        "on a GPU; without effect for a model on the CPU",
+    )
 
 
 class TrainConfig(Section):

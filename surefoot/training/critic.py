@@ -57,9 +57,14 @@ class CriticLearner:
         numbers = list(range(len(samples)))
         totals = Totals(float("inf"), 1, 1)
         with torch.no_grad():
-            for packed in pack(samples, [0.0] * len(samples), numbers, totals, max_tokens=micro_batch_tokens):
+            for packed in pack(
+                samples, [0.0] * len(samples), numbers, totals, max_tokens=micro_batch_tokens, layout=layout
+            ):
                 packed = packed.to(self.policy.device)
-                hidden = hidden_states(self.policy.model, packed, layout) if self.critic.shared else None
+                hidden = None
+                if self.critic.shared:
+                    with self.policy.autocast():
+                        hidden = hidden_states(self.policy.model, packed, layout)
                 values = self.predict(packed, hidden, layout)
                 if not bool(values.isfinite().all()):
                     raise NonFiniteError(

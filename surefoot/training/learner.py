@@ -129,7 +129,9 @@ class Learner:
         entropy = "entropy" in algorithm.weights.kind.traits
         old = entropies = reference = values = None
         weighted = self._several and "idle" not in algorithm.weights.kind.traits
-        if algorithm.kl_in_reward or entropy or weighted:
+        if (algorithm.kl_in_reward or weighted) and not entropy and train.old == "behaviour":
+            old = behaviour_logprobs(samples, self.policy.device)
+        if old is None and (algorithm.kl_in_reward or entropy or weighted):
             old, entropies = row_logprobs(self.policy, samples, max_tokens=limit, layout=layout, entropy=entropy)
         if algorithm.kl_in_reward and self.reference is not None:
             reference, _ = row_logprobs(self.reference, samples, max_tokens=limit, layout=layout)
@@ -253,17 +255,10 @@ class Learner:
         if self.reference is not None and self.algorithm.kl_in_loss:
             with update.clock.phase("logprob"), torch.no_grad():
                 reference = token_logprobs(self.reference, packed, layout=self.layout, entropy=False).logp
-        index = [rows[i] for i in packed.sample_index.tolist()]
-        old = detached
-        if update.old is not None and all(len(update.old[i]) for i in index):
-            old = torch.cat([update.old[i] for i in index])
-        elif update.old is not None:
-            for i, part in zip(index, detached.split(packed.loss_tokens.long().tolist()), strict=True):
-                update.old[i] = part
         top = packed.top_ids
         return Tokens(
             logp=current.logp,
-            logp_old=old,
+            logp_old=self._old_of(detached, packed, update, rows),
             logp_behaviour=behaviour,
             advantage=packed.advantage[mask],
             row=packed.seq_index[mask],
@@ -277,6 +272,20 @@ class Learner:
             top_logp_behaviour=None if packed.top_logp_behaviour is None else packed.top_logp_behaviour[mask],
             top_is_target=None if top is None else top[mask] == packed.ids[mask, None],
         )
+
+    def _old_of(self, detached: Tensor, packed: Packed, update: Update, rows: np.ndarray) -> Tensor:
+        """[M] log-probabilities under the policy that starts the update: before the first step those of the policy itself.
+
+        Rows whose values are not known yet get those of the first step, row by row: others beside them keep theirs.
+        """
+        if update.old is None:
+            return detached
+        index = [rows[i] for i in packed.sample_index.tolist()]
+        for i, part in zip(index, detached.split(packed.loss_tokens.long().tolist()), strict=True):
+            if not len(update.old[i]):
+                assert update.first, f"row {i} has no log-probability under the policy before the step that was taken"
+                update.old[i] = part
+        return torch.cat([update.old[i] for i in index])
 
     def _value_loss(
         self,

@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import math
+import warnings
+from typing import Any
 
 import torch
 from torch import nn
 
 from surefoot.errors import NonFiniteError
 from surefoot.training.config import OptimiserConfig
+from surefoot.training.offload import OffloadedAdamW
 
 
 def make_optimiser(model: nn.Module, config: OptimiserConfig) -> torch.optim.AdamW:
     """AdamW (arXiv 1711.05101) over the trainable parameters; matrices decay, vectors (biases, norms) do not.
 
-    The fused one is the fastest on a CPU as well: it goes through the memory once.
+    The fused one is the fastest on a CPU as well: it goes through the memory once. With ``optimiser.offload`` a model that is
+    not on the CPU has its moments there.
     """
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(
-        [group for group in groups if group["params"]],
-        lr=config.lr,
-        betas=(config.beta1, config.beta2),
-        eps=config.eps,
-        fused=True,
-    )
+    groups = [group for group in groups if group["params"]]
+    options: dict[str, Any] = {"lr": config.lr, "betas": (config.beta1, config.beta2), "eps": config.eps, "fused": True}
+    if config.offload and all(parameter.device.type == "cpu" for parameter in parameters):
+        warnings.warn(
+            "optimiser.offload = true changes nothing: the model is on the CPU, and its moments are there already",
+            stacklevel=2,
+        )
+    elif config.offload:
+        return OffloadedAdamW(groups, **options)
+    return torch.optim.AdamW(groups, **options)
 
 
 def learning_rate(config: OptimiserConfig, step: int, steps: int) -> float:

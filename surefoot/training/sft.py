@@ -20,6 +20,7 @@ from surefoot.algorithms.tokens import Tokens
 from surefoot.errors import DataError
 from surefoot.evaluation.evaluate import Evaluation
 from surefoot.files import write_atomic
+from surefoot.policy.layout import usable
 from surefoot.policy.loading import save_policy
 from surefoot.policy.logprob import token_logprobs
 from surefoot.policy.packing import count, pack
@@ -127,9 +128,10 @@ def supervised_gradient(parts: Parts, samples: list[Sample], micro_batch_tokens:
     group = list(range(len(samples)))
     totals = count(samples, group, 1.0)
     loss = 0.0
-    for packed in pack(samples, [1.0] * len(samples), group, totals, max_tokens=micro_batch_tokens):
+    layout = usable(parts.policy.model, "auto")
+    for packed in pack(samples, [1.0] * len(samples), group, totals, max_tokens=micro_batch_tokens, layout=layout):
         packed = packed.to(parts.policy.device)
-        logp = token_logprobs(parts.policy, packed, entropy=False).logp
+        logp = token_logprobs(parts.policy, packed, layout=layout, entropy=False).logp
         value, _ = policy_loss(
             SUPERVISED,
             Tokens.on_policy(packed, logp),

@@ -14,6 +14,7 @@ import torch
 
 from surefoot.config import keys, merge, nested, validate
 from surefoot.errors import SurefootError
+from surefoot.policy import compile as compile_module
 from surefoot.training import assemble as assemble_module
 from surefoot.training import learner as learner_module
 from surefoot.training.config import RunConfig, SftConfig
@@ -41,6 +42,8 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "seed": ("metrics", 1, {}),
     "model.path": ("parameters", "<other model>", {}),
     "model.dtype": ("dtype", "bfloat16", {}),
+    "model.autocast": ("metrics", "bfloat16", {}),
+    "model.compile": ("compiled", True, {}),
     "model.head_float32": ("metrics", True, {"model": {"dtype": "bfloat16"}}),
     "model.device": ("error", "cuda:63", {}),
     "model.seed": ("metrics", 1, {}),
@@ -119,6 +122,7 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "optimiser.eps": ("weights", 1e-2, {}),
     "optimiser.weight_decay": ("weights", 0.5, {}),
     "optimiser.max_grad_norm": ("weights", 1e-4, {"optimiser": {"eps": 1e-3}}),
+    "optimiser.offload": ("said", True, {}),
     "critic.kind": ("metrics", "head", PPO),
     "critic.path": ("metrics", "<third model>", PPO),
     "critic.lr": ("metrics", 1e-3, PPO),
@@ -191,7 +195,7 @@ def fill(value: Any, material: dict[str, str]) -> Any:
 def observe(config: RunConfig, base: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Seen:
     """Run and look at everything that a key could change."""
     seen: Seen = {"micro_batches": 0, "forwards": 0, "layout": set(), "layers": 0, "tracked": []}
-    seen |= {"logit_rows": 0, "logit_products": 0}
+    seen |= {"logit_rows": 0, "logit_products": 0, "compiled": 0, "said": []}
     spy_on_forwards(seen, monkeypatch)
     spy_on_trackers(seen, monkeypatch)
     reward = None if base.get("grade") == "verifier" else digits_reward()
@@ -205,9 +209,10 @@ def observe(config: RunConfig, base: dict[str, Any], monkeypatch: pytest.MonkeyP
             assemble_module, "Completion", lambda prompt, _, *rest: completion(prompt, f">{prompt.answer}", *rest)
         )
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
             result = train(config, reward=reward)
+        seen["said"] = sorted({str(warning.message) for warning in said})
     except SurefootError as error:
         return {"error": str(error)}
     run = result.folder
@@ -271,8 +276,13 @@ def spy_on_forwards(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
         seen["prompts"] = [ids.tolist() for _, ids in parts.heldout]
         return parts
 
+    def plain(backend: str) -> Any:  # compiling has tests of its own and takes a minute
+        seen["compiled"] += 1
+        return compile_module._plain
+
     from surefoot.training import loop as loop_module
 
+    monkeypatch.setattr(compile_module, "_runner", plain)
     real_build = loop_module.assemble
     monkeypatch.setattr(loop_module, "assemble", built)
     monkeypatch.setattr(learner_module, "token_logprobs", counted)

@@ -13,14 +13,17 @@ import pytest
 import torch
 
 from surefoot.algorithms.presets import PRESETS
+from surefoot.metrics import StepReport
 from surefoot.policy import layout as layout_module
 from surefoot.policy.loading import load_policy
+from surefoot.policy.packing import count, pack
 from surefoot.training import learner as learner_module
 from surefoot.training import streams as streams_module
 from surefoot.training.clock import Clock
-from surefoot.training.learner import Learner
+from surefoot.training.learner import Learner, Update
 from surefoot.training.loop import make_learner
 from surefoot.training.state import RunState
+from surefoot.training.streams import Streams
 from surefoot.types import Group, Sample
 from tests.training.test_training_invariance import gradient, make_groups, same, score
 from tests.training.tiny import tiny
@@ -116,6 +119,36 @@ def test_probabilities_kept_or_computed_again_and_layers_too(
         same(have, kept)
 
 
+@pytest.mark.parametrize("layout", ["right", "packed", "shared"])
+@pytest.mark.parametrize("aggregation", ["token_mean", "seq_mean_token_mean", "seq_mean_token_sum"])
+def test_skipped_rows_are_not_computed_and_stay_in_the_denominators(
+    aggregation: str, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = groups_of_tiny()
+    flat = Group(groups[1].prompt, groups[1].samples, tuple(score(1.0, 1.0) for _ in groups[1].samples))
+    computed: list[int] = []
+    real = learner_module.token_logprobs
+
+    def noted(policy: Any, packed: Any, **how: Any) -> Any:
+        computed.append(packed.sequences)
+        return real(policy, packed, **how)
+
+    options = {"preset": "grpo_token", "advantage": "leave_one_out", "aggregation": aggregation}
+    with monkeypatch.context() as patch:
+        patch.setattr(learner_module, "token_logprobs", noted)
+        skipped, _ = gradient(patch, [groups[0], flat], algorithm=options, train={"layout": layout})
+        spoken = sum(sample.length > 0 for sample in groups[0].samples)
+        assert sum(computed) == spoken
+        computed.clear()
+        patch.setattr(type(PRESETS["grpo_token"]), "silent_without_advantage", lambda self, *, on_policy: False)
+        kept, _ = gradient(patch, [groups[0], flat], algorithm=options, train={"layout": layout})
+        assert sum(computed) == spoken + sum(sample.length > 0 for sample in flat.samples)
+    same(skipped, kept, 3e-6)
+    alone, _ = gradient(monkeypatch, groups[:1], algorithm=options, train={"layout": layout})
+    name = next(iter(alone))
+    assert not torch.allclose(alone[name], skipped[name], rtol=1e-2)  # the rows that are skipped are counted
+
+
 def updated(groups: list[Group], **over: Any) -> tuple[Learner, dict[str, float]]:
     """A learner after the steps of one batch, and the metrics."""
     config = tiny(Path("unused"), **over)
@@ -186,6 +219,61 @@ def test_what_the_engine_sampled_with_stands_for_the_old_policy(monkeypatch: pyt
     first = Group(groups[0].prompt, (sample, *groups[0].samples[1:]), groups[0].scores, groups[0].greedy)
     have, _ = gradient(monkeypatch, [first, *groups[1:]], **options, train={"updates_per_step": 2, "old": "behaviour"})
     assert rows and all(value.isfinite().all() for value in have.values())
+
+
+@pytest.mark.parametrize("preset", ["grpo_token", "gspo", "reinforce"])
+def test_one_update_needs_a_single_pass_over_each_row(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups, passes = groups_of_tiny(), []
+    real = learner_module.token_logprobs
+
+    def noted(policy: Any, packed: Any, **how: Any) -> Any:
+        passes.extend(packed.sample_index.tolist())
+        return real(policy, packed, **how)
+
+    for module in (learner_module, streams_module):
+        monkeypatch.setattr(module, "token_logprobs", noted)
+    gradient(monkeypatch, groups, algorithm={"preset": preset})
+    assert passes and len(passes) == len(set(passes))
+
+
+def test_a_kl_term_in_the_reward_reads_what_the_engine_sampled_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups, read = groups_of_tiny(), []
+    real = streams_module.row_logprobs
+
+    def noted(policy: Any, samples: Any, **how: Any) -> Any:
+        read.append(policy)
+        return real(policy, samples, **how)
+
+    monkeypatch.setattr(learner_module, "row_logprobs", noted)
+    options = {"algorithm": {"preset": "grpo_token", "kl": {"kind": "in_reward", "coef": 0.1}}}
+    plain, _ = gradient(monkeypatch, groups, **options)
+    assert len(read) == 2  # the policy and the reference
+    read.clear()
+    have, _ = gradient(monkeypatch, groups, **options, train={"old": "behaviour"})
+    assert len(read) == 1
+    same(have, plain, 2e-5)
+
+
+def test_rows_with_and_without_old_log_probabilities_side_by_side() -> None:
+    """Known ones are kept, unknown ones are those of the first step; after it an unknown one is refused."""
+    config = tiny(Path("unused"), train={"updates_per_step": 2})
+    learner = make_learner(config, load_policy(config.model), config.algorithm.build())
+    samples = [sample for sample in groups_of_tiny()[0].samples if sample.length]
+    totals = count(samples, [0] * len(samples), 1.0)
+    (packed,) = pack(samples, [1.0] * len(samples), [0] * len(samples), totals, max_tokens=10**6, order="given")
+    now = torch.arange(float(packed.mask.sum()))
+    parts = now.split(packed.loss_tokens.long().tolist())
+    old = [torch.zeros(0), *(part - 100 for part in parts[1:])]
+    batch: Any = None
+    update = Update(batch, Streams(), old, RunState(step=1), StepReport(), Clock())
+    rows = np.arange(len(samples))
+    expected = torch.cat([parts[0], *(part - 100 for part in parts[1:])])
+    assert torch.equal(learner._old_of(now, packed, update, rows), expected)
+    update.first = False
+    assert torch.equal(learner._old_of(now + 7, packed, update, rows), expected)
+    update.old[1] = torch.zeros(0)
+    with pytest.raises(AssertionError, match="row 1 has no log-probability"):
+        learner._old_of(now, packed, update, rows)
 
 
 CHILD = """
