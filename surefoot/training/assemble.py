@@ -69,12 +69,16 @@ def assemble(config: RunConfig | SftConfig, *, task: Task | None = None, reward:
     task = task or build_task(config.task)
     if not task.fingerprint:  # a task made by hand
         task = replace(task, fingerprint=fingerprint(task.train, task.heldout))
-    for note in task.notes:
-        warnings.warn(note, stacklevel=2)
     algorithm = config.algorithm.build() if isinstance(config, RunConfig) else None
     exact = algorithm is not None and algorithm.head()
     policy = load_policy(config.model.model_copy(update={"head_float32": True}) if exact else config.model)
-    renderer = Renderer(policy.tokenizer, config.task)
+    renderer = Renderer(policy.tokenizer, config.task, task.shots)
+    fitting = renderer.fit(task)
+    if (fitting.train, fitting.heldout) != (task.train, task.heldout):
+        fitting = replace(fitting, fingerprint=fingerprint(fitting.train, fitting.heldout))
+    task = fitting
+    for note in task.notes:
+        warnings.warn(note, stacklevel=2)
     rollout = config.rollout
     renderer.check_length([*task.train, *task.heldout], policy.context, rollout.max_new_tokens)
     stop = {renderer.single_token(text) for text in rollout.stop}

@@ -17,7 +17,7 @@ from surefoot.types import Prompt
     ("name", "words"),
     [
         ("additon", "unknown task 'additon'. Did you mean 'addition'?"),
-        ("nothing at all", "Known: addition, chain_mod, file."),
+        ("nothing at all", "Known: addition, chain_mod, file, mixture."),
         ("chain_sum", "Data sets of reasoning-gym are named 'gym:<name>'."),
         ("", "unknown task ''"),
     ],
@@ -68,7 +68,7 @@ def test_the_fingerprint_sees_every_prompt_answer_and_part():
     assert base not in others and len(set(others)) == len(others)
 
 
-@pytest.mark.parametrize("name", [name for name in BUILDERS if name != "file"])
+@pytest.mark.parametrize("name", [name for name in BUILDERS if name not in ("file", "mixture")])
 def test_a_task_knows_its_fingerprint(name: str):
     task = build_task(TaskConfig(name=name, train_size=5, heldout_size=2))
     assert task.name == name and task.fingerprint == fingerprint(task.train, task.heldout)

@@ -63,6 +63,31 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "task.train_size": ("fingerprint", 25, {}),
     "task.heldout_size": ("fingerprint", 7, {}),
     "task.heldout_share": ("fingerprint", 0.5, {}),
+    "task.parts": (
+        "samples",
+        [{"name": "addition"}, {"name": "chain_mod", "weight": 3.0}],
+        {"task": {"name": "mixture", "options": {}, "parts": [{"name": "addition"}, {"name": "chain_mod"}]}},
+    ),
+    "task.overlap": (
+        "fingerprint",
+        "drop",
+        {
+            "task": {
+                "name": "mixture",
+                "options": {},
+                "overlap": "drop",
+                "parts": [{"name": "addition"}],
+            }
+        },
+    ),
+    "task.exclude": ("fingerprint", ["<sums>"], {}),
+    "task.exclude_ngram": ("fingerprint", 1, {"task": {"exclude": ["<sums>"]}}),
+    "task.template_options": ("error", {"enable_thinking": True}, {"task": {"template": "plain"}}),
+    "task.think": ("prompts", "<think>", {}),
+    "task.shots": ("prompts", 2, {}),
+    "task.shots_path": ("prompts", "<sums>", {"task": {"shots": 1}}),
+    "task.max_prompt_tokens": ("error", 3, {}),
+    "task.overlong": ("error", "drop", {"task": {"max_prompt_tokens": 9, "overlong": "drop"}}),
     "task.template": ("error", "plain", {"task": {"template": "chat", "system": "Add."}}),
     "task.system": ("prompts", "Add.", {"task": {"template": "chat"}}),
     "task.prompt": ("prompts", "Sum: {prompt}", {}),
