@@ -98,9 +98,11 @@ def _evaluation_set(entry: str | dict[str, Any]) -> tuple[list[Prompt], str]:
         values: dict[str, Any] = {"name": "file", "path": entry} if kind_of(Path(entry)) else {"name": entry}
     else:
         values = {"name": "file", **entry} if "path" in entry else entry
-    whole = {"train_size": EVERYTHING, "heldout_size": 0 if values.get("name") == "file" else EVERYTHING}
-    if not str(values.get("name")).startswith(("file", hub.PREFIX)):
-        whole = {}  # generated problems have no end
+    whole: dict[str, Any] = {}
+    if str(values.get("name")).startswith(("file", hub.PREFIX)):  # generated problems have no end
+        whole = {"train_size": EVERYTHING, "heldout_size": EVERYTHING}
+    if values.get("name") == "file" and "heldout_path" not in values:
+        whole |= {"heldout_size": 0, "heldout_share": 1e-12}  # nothing of it is for training
     try:
         config = validate(TaskConfig, {**whole, **values})
     except ConfigError as error:

@@ -178,12 +178,13 @@ def split_files(folder: Path, split: str, subsets: tuple[str, ...] = ()) -> list
     """
     inside = [folder / subset for subset in subsets if (folder / subset).is_dir()] or [folder]
     begins = re.compile(rf"{re.escape(split)}(?![a-z])", re.IGNORECASE)
-    return [
-        file
-        for root in inside
-        for file in sorted(root.rglob("*"))
-        if file.is_file() and kind_of(file) and (begins.match(file.name) or begins.match(file.parent.name))
-    ]
+    found = []
+    for root in inside:
+        for file in sorted(root.rglob("*")):
+            named = begins.match(file.name) or (file.parent != root and begins.match(file.parent.name))
+            if named and kind_of(file) and file.is_file():
+                found.append(file)
+    return found
 
 
 def _line(error: BaseException) -> str:

@@ -180,7 +180,11 @@ def test_a_bad_row_of_a_parquet_file_is_named_with_its_number(tmp_path: Path):
     ("name", "content", "words"),
     [
         ("missing.jsonl", None, "does not exist: give a JSONL, JSON, CSV or Parquet file"),
-        ("data.xls", b"prompt,answer\n", "unknown kind of file; expected one of .jsonl, .ndjson, .json, .csv, .tsv, .parquet"),
+        (
+            "data.xls",
+            b"prompt,answer\n",
+            "unknown kind of file; expected one of .jsonl, .ndjson, .json, .csv, .tsv, .parquet",
+        ),
         ("data", b"", "unknown kind of file"),
         ("data.jsonl", b"\xff\xfe\x00", "is not UTF-8 text"),
         ("data.parquet", b"nonsense", "is not a Parquet file that can be read"),
@@ -219,7 +223,7 @@ def test_options_that_are_missing_or_do_not_belong(tmp_path: Path):
     with pytest.raises(DataError, match="task.options of the task 'file': unknown option 'digits'"):
         load(path, options={"digits": 3})
     for key in ("path", "heldout_path"):
-        with pytest.raises(DataError, match=rf"task\.{key} is read by the task 'file' only"):
+        with pytest.raises(DataError, match=rf"task\.{key} is read by 'file' and 'hub:...' only"):
             build_task(TaskConfig(**{key: str(path)}))
 
 
