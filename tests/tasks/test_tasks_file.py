@@ -220,7 +220,7 @@ def test_options_that_are_missing_or_do_not_belong(tmp_path: Path):
     path = write(tmp_path / "data.jsonl", rows(50))
     with pytest.raises(DataError, match=r"needs task\.path"):
         build_task(TaskConfig(name="file"))
-    with pytest.raises(DataError, match="task.options of the task 'file': unknown option 'digits'"):
+    with pytest.raises(DataError, match=r"task.options of the task 'file': unknown option 'digits'"):
         load(path, options={"digits": 3})
     for key in ("path", "heldout_path"):
         with pytest.raises(DataError, match=rf"task\.{key} is read by 'file' and 'hub:...' only"):

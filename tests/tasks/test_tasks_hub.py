@@ -254,7 +254,7 @@ def test_packed_test_cases_run_no_code(tmp_path: Path) -> None:
 
     packed = base64.b64encode(zlib.compress(pickle.dumps(Trap()))).decode()
     row = {"question_content": "q", "public_test_cases": "[]", "private_test_cases": packed}
-    with pytest.raises(DataError, match="line 1: the packed test cases name .*mkdir"):
+    with pytest.raises(DataError, match=r"line 1: the packed test cases name .*mkdir"):
         one("livecodebench", tmp_path, row)
     assert not (tmp_path / "mark").exists()
 
@@ -268,9 +268,9 @@ def test_any_other_data_set_takes_its_columns(tmp_path: Path) -> None:
     assert task.train[0].metadata == {"x": "y"}
     with pytest.raises(DataError, match="the columns of 'hub:me/mine' are not known"):
         load("me/mine", tmp_path)
-    with pytest.raises(DataError, match="unknown data set 'hub:gsm8'. Did you mean 'gsm8k'"):
+    with pytest.raises(DataError, match=r"unknown data set 'hub:gsm8'\. Did you mean 'gsm8k'"):
         load("gsm8", tmp_path)
-    with pytest.raises(DataError, match="unknown task 'gsm8k'. Did you mean 'hub:gsm8k'"):
+    with pytest.raises(DataError, match=r"unknown task 'gsm8k'\. Did you mean 'hub:gsm8k'"):
         build_task(TaskConfig(name="gsm8k"))
     with pytest.raises(DataError, match=r"row 1 is not a row of openai/gsm8k .*KeyError: 'answer'.*it has q, a, x"):
         load("gsm8k", tmp_path, options={"heldout": ""})

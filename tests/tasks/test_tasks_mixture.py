@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surefoot.config import merge
 from surefoot.errors import DataError
 from surefoot.rewards.base import Completion
 from surefoot.rewards.build import build_reward
@@ -150,13 +149,14 @@ def test_parts_keep_their_shares_whatever_is_chosen_in_them(kind: str, tmp_path:
 
 
 def test_a_run_gives_numbers_for_each_part_and_resumes_bit_for_bit(tmp_path: Path) -> None:
-    task = {"name": "mixture", "options": {}, "parts": PARTS}
-    whole = tiny(tmp_path / "whole", task=task, train={"steps": 4}, evaluation={"every": 2, "problems": 6})
-    train(whole, reward=digits_reward())
-    begun = tiny(tmp_path / "cut", task=task, train={"steps": 2}, evaluation={"every": 2, "problems": 6})
-    train(begun, reward=digits_reward())
-    config = merge(begun.model_dump(), {"train": {"steps": 4}})
-    train(type(begun).model_validate(config), reward=digits_reward(), resume=True)
+    def run(name: str, steps: int, resume: bool = False) -> None:
+        config = tiny(tmp_path / name, train={"steps": steps}, evaluation={"every": 2, "problems": 6})
+        task = TaskConfig(name="mixture", parts=PARTS, template="plain")
+        train(config.model_copy(update={"task": task}), reward=digits_reward(), resume=resume)
+
+    run("whole", 4)
+    run("cut", 2)
+    run("cut", 4, resume=True)
     files = [tmp_path / run / "tiny" for run in ("whole", "cut")]
     for name in ("metrics.jsonl", "evaluations.jsonl"):
         assert (files[0] / name).read_text() == (files[1] / name).read_text()
@@ -164,7 +164,7 @@ def test_a_run_gives_numbers_for_each_part_and_resumes_bit_for_bit(tmp_path: Pat
     assert all("task/addition/reward" in record for record in metrics)
     assert any("task/chain_mod/correct" in record for record in metrics)
     last = json.loads((files[0] / "evaluations.jsonl").read_text().splitlines()[-1])
-    assert {label: part["problems"] for label, part in last["tasks"].items()} == {"addition": 4, "chain_mod": 2}
+    assert {label: part["problems"] for label, part in last["tasks"].items()} == {"addition": 5, "chain_mod": 1}
     total = sum(part["accuracy"] * part["problems"] for part in last["tasks"].values())
     assert total / last["problems"] == pytest.approx(last["accuracy"])
 
