@@ -32,6 +32,12 @@ LEARNS = {
 GREEDY_OFF = {"evaluation": {"temperature": 1.0, "samples": 4}}
 GRADED = {"grade": "verifier"}
 PPO = {"algorithm": {"preset": "ppo"}, "critic": {"lr": 1e-2}}
+FIVE = {
+    "name": "addition",
+    "options": {"digits": 2},
+    "train_size": 5,
+    "heldout_size": 0,
+}  # of those that are trained on
 
 # key: (what to look at, changed value, further base options)
 RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
@@ -69,25 +75,18 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
         {"task": {"name": "mixture", "options": {}, "parts": [{"name": "addition"}, {"name": "chain_mod"}]}},
     ),
     "task.overlap": (
-        "fingerprint",
-        "drop",
-        {
-            "task": {
-                "name": "mixture",
-                "options": {},
-                "overlap": "drop",
-                "parts": [{"name": "addition"}],
-            }
-        },
+        "error",
+        "refuse",
+        {"task": {"name": "file", "path": "<file>", "heldout_path": "<file copy>", "options": {}, "overlap": "drop"}},
     ),
-    "task.exclude": ("fingerprint", ["<sums>"], {}),
-    "task.exclude_ngram": ("fingerprint", 1, {"task": {"exclude": ["<sums>"]}}),
-    "task.template_options": ("error", {"enable_thinking": True}, {"task": {"template": "plain"}}),
+    "task.exclude": ("fingerprint", [FIVE], {}),
+    "task.exclude_ngram": ("fingerprint", 1, {"task": {"exclude": [FIVE]}}),
+    "task.template_options": ("error", {"enable_thinking": True}, {}),
     "task.think": ("prompts", "<think>", {}),
     "task.shots": ("prompts", 2, {}),
-    "task.shots_path": ("prompts", "<sums>", {"task": {"shots": 1}}),
+    "task.shots_path": ("prompts", "<file>", {"task": {"shots": 1}}),
     "task.max_prompt_tokens": ("error", 3, {}),
-    "task.overlong": ("error", "drop", {"task": {"max_prompt_tokens": 9, "overlong": "drop"}}),
+    "task.overlong": ("error", "refuse", {"task": {"max_prompt_tokens": 5, "overlong": "truncate"}}),
     "task.template": ("error", "plain", {"task": {"template": "chat", "system": "Add."}}),
     "task.system": ("prompts", "Add.", {"task": {"template": "chat"}}),
     "task.prompt": ("prompts", "Sum: {prompt}", {}),
@@ -186,7 +185,10 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for name, sign in (("file", "+"), ("other file", "-")):
         rows = [{"prompt": f"{a}{sign}{b}=", "answer": str(a)} for a in range(5) for b in range(5)]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    copy = [{"prompt": "what is 1+1", "answer": "2"}, {"prompt": "1 + 1 =", "answer": "1"}]
+    (folder / "file copy.jsonl").write_text("".join(json.dumps(row) + "\n" for row in copy))
     return {
+        "<file copy>": str(folder / "file copy.jsonl"),
         "<other model>": str(folder / "model"),
         "<third model>": str(folder / "third"),
         "<file>": str(folder / "file.jsonl"),
@@ -197,6 +199,8 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def fill(value: Any, material: dict[str, str]) -> Any:
     if isinstance(value, dict):
         return {key: fill(item, material) for key, item in value.items()}
+    if isinstance(value, list):
+        return [fill(item, material) for item in value]
     return material.get(value, value) if isinstance(value, str) else value
 
 
