@@ -83,4 +83,13 @@ class PartsReward:
 
 
 def _each(name: str, verify: Callable[[Prompt, str], Score]) -> EachReward:
-    return EachReward(name, lambda completion: verify(completion.prompt, completion.text))
+    return EachReward(name, lambda completion: _judge(verify, completion))
+
+
+def _judge(verify: Callable[[Prompt, str], Score], completion: Completion) -> Score:
+    """The verdict on a completion behind the tag that its prompt opened; steps end where they do in the completion."""
+    score = verify(completion.prompt, completion.opens + completion.text)
+    if not completion.opens or not score.steps:
+        return score
+    before = len(completion.opens)
+    return replace(score, steps=tuple(replace(step, end=max(0, step.end - before)) for step in score.steps))

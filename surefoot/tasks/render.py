@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ class Renderer:
             raise DataError("the tokenizer has no end-of-sequence token: a completion could never end")
         self._bos = self._leading_bos()
 
-    @property
+    @cached_property
     def opens_thought(self) -> bool:
         """Whether prompts end inside an opened ``<think>``, so that a completion begins within the thought.
 

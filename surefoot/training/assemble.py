@@ -19,7 +19,7 @@ from surefoot.rollout.engine import Engine, Interruption, Sampling, check_sampli
 from surefoot.rollout.local import LocalEngine
 from surefoot.tasks.base import Task
 from surefoot.tasks.build import build_task, fingerprint
-from surefoot.tasks.render import Renderer
+from surefoot.tasks.render import OPEN, Renderer
 from surefoot.training.config import RunConfig, SftConfig
 from surefoot.types import Prompt, Sample, Score
 
@@ -38,8 +38,10 @@ class Parts:
 
     def grade(self, items: Sequence[tuple[Prompt, Sample]]) -> list[Score]:
         """Score samples by the text of their completions."""
+        opens = OPEN if self.renderer.opens_thought else ""
         completions = [
-            Completion(prompt, self.renderer.decode(sample), sample.finish, sample.length) for prompt, sample in items
+            Completion(prompt, self.renderer.decode(sample), sample.finish, sample.length, opens)
+            for prompt, sample in items
         ]
         scores = grade(self.reward, completions)
         return [self._place_steps(sample, score) for (_, sample), score in zip(items, scores, strict=True)]

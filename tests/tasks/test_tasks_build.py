@@ -80,3 +80,14 @@ def test_options_change_the_problems():
 
     assert contents("addition") == contents("addition", digits=3) != contents("addition", digits=4)
     assert contents("chain_mod") == contents("chain_mod", steps=4, modulus=10) != contents("chain_mod", steps=5)
+
+
+@pytest.mark.parametrize("name", ["addition", "chain_mod"])
+def test_the_texts_for_the_audit_are_right_and_wrong(name: str):
+    task = build_task(TaskConfig(name=name, train_size=40, heldout_size=0))
+    assert task.verify is not None and task.gold is not None and task.paraphrases is not None and task.wrong is not None
+    for prompt in task.train:
+        for text in (task.gold(prompt), *task.paraphrases(prompt)):
+            assert task.verify(prompt, text).correct, text
+        for text in task.wrong(prompt):
+            assert not task.verify(prompt, text).correct, text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,17 @@ import numpy as np
 import pytest
 
 from surefoot.errors import DataError
+from surefoot.rewards.base import Completion
+from surefoot.rewards.build import build_reward
+from surefoot.rewards.config import RewardConfig
 from surefoot.tasks.base import Task
 from surefoot.tasks.build import build_task
 from surefoot.tasks.config import TaskConfig
 from surefoot.tasks.render import Renderer
-from surefoot.types import Prompt
+from surefoot.training.loop import train
+from surefoot.types import Prompt, Score, Status, StepScore
 from tests.tasks.test_tasks_render import CHAT, CHATML, QUESTION, THINKING, tokenizer, tokens
+from tests.training.tiny import tiny
 
 CLOSED = CHATML.replace("'<|im_start|>assistant\n' }}", "'<|im_start|>assistant\n<think>\n\n</think>\n\n' }}")
 SWITCH = CHATML.replace(
@@ -141,6 +147,40 @@ def test_the_template_gets_its_options() -> None:
     assert Renderer(tokenizer(SWITCH), TaskConfig()).text(QUESTION).endswith("assistant\n")
     with pytest.raises(DataError, match="without a chat template"):
         Renderer(tokenizer(None), TaskConfig(template_options={"enable_thinking": False}))
+
+
+def test_a_thought_that_the_prompt_opened_is_no_answer() -> None:
+    task = Task("mine", [Prompt("p", "1+1?", "2")], [], verifier="number")
+    reward = build_reward(RewardConfig(), task)
+    (prompt,) = task.train
+    texts = ("one and one, 2", "one and one, 3</think>2", "2</think>")
+    inside = reward.score([Completion(prompt, text, opens="<think>") for text in texts])
+    assert [score.status for score in inside] == [Status.NO_ANSWER, Status.OK, Status.NO_ANSWER]
+    assert [score.correct for score in inside] == [False, True, False]
+    assert reward.score([Completion(prompt, texts[0])])[0].correct
+
+    steps = build_task(TaskConfig(name="chain_mod", train_size=3, heldout_size=0))
+    chain = build_reward(
+        RewardConfig(), replace(steps, verify=lambda p, text: Score(1.0, steps=(StepScore(len(text), 1.0),)))
+    )
+    (score,) = chain.score([Completion(steps.train[0], "1,2", opens="<think>")])
+    assert score.steps == (StepScore(3, 1.0),), "a step ends where it does in what the policy wrote"
+
+
+def test_a_run_tells_its_verifier_of_the_tag(tmp_path: Path) -> None:
+    texts: list[str] = []
+
+    def verify(prompt: Prompt, text: str) -> Score:
+        texts.append(text)
+        return Score(float("1" in text), correct=True)
+
+    rows = [Prompt(f"p{k}", f"{k}+1=", str(k + 1)) for k in range(8)]
+    task = Task("mine", rows[:6], rows[6:], verify=verify)
+    config = tiny(tmp_path, task={"think": "<think>"}, train={"steps": 1})
+    train(config, task=task)
+    assert texts and all(text.startswith("<think>") for text in texts)
+    record = json.loads((tmp_path / "tiny" / "samples" / "step-000001.jsonl").read_text().splitlines()[0])
+    assert not record["completion"].startswith("<think>"), "what the policy wrote is kept as it is"
 
 
 def test_a_demonstration_does_not_open_the_tag_again() -> None:
