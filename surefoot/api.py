@@ -39,7 +39,7 @@ Watch = Callable[[Progress], None]
 
 # The key of a section that plain text or a path stands for: ``train(algorithm="rloo", model="folder")``.
 SHORT = {"algorithm": "preset", "model": "path", "task": "name", "reward": "verifier"}
-DATA_FILES = (".jsonl", ".parquet")
+DATA_FILES = (".jsonl", ".ndjson", ".parquet", ".csv", ".tsv", ".jsonl.gz", ".csv.gz", ".tsv.gz")
 
 
 def train(

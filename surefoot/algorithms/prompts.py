@@ -29,12 +29,14 @@ class PromptTable:
         right: [N] int64, those whose answer was right.
         difficulty: [N] float64, the prompt's label, NaN where it has none; larger is harder.
         step: the number of the step, from 1.
+        level: how many levels of difficulty the run has passed, see :func:`levels`.
     """
 
     graded: np.ndarray
     right: np.ndarray
     difficulty: np.ndarray
     step: int = 1
+    level: int = 0
 
     @property
     def success_rate(self) -> np.ndarray:
@@ -127,6 +129,75 @@ def prioritised_curriculum(
         AlgorithmError: no prompt has a label.
     """
     return _open(table, start, steps) * prioritised.fn(table, unseen=unseen, floor=floor)
+
+
+@part(
+    "prompts",
+    "prompts of one level of difficulty, {review:.0%} of them from the levels before it; "
+    "the next level once {rate:.0%} of the last {samples} answers at the level were right",
+    r"\text{{prompts of one level of difficulty, a share }}{review:g}\text{{ from the levels before it; the next level once }}"
+    r"{rate:g}\text{{ of the last {samples} answers at the level were right}}",
+    "labels",
+    "levels",
+    "draw",
+)
+def levels(
+    table: PromptTable,
+    *,
+    rate: Share = 0.7,
+    samples: Annotated[int, Field(ge=1)] = 64,
+    review: Annotated[float, Field(ge=0, lt=1)] = 0.2,
+) -> np.ndarray:
+    """From level to level as each is mastered, as automatic curricula for reinforcement learning do it (survey of Portelas
+    et al., "Automatic Curriculum Learning For Deep RL", arXiv 2003.04664).
+
+    A level is all prompts with one label; those without a label are the last one. The level rises, and never falls, by
+    :func:`rise`. It fails where labels are many and fine: a level then has too few prompts to draw from.
+    """
+    labels = np.where(np.isnan(table.difficulty), np.inf, table.difficulty)
+    known = np.unique(labels)
+    now = known[min(table.level, len(known) - 1)]
+    here, before = labels == now, labels < now
+    share = review if before.any() else 0.0
+    return here * (1 - share) / here.sum() + before * share / max(1, before.sum())
+
+
+@dataclass(frozen=True)
+class Level:
+    """Where a run stands in :func:`levels`.
+
+    Attributes:
+        number: levels passed.
+        graded: answers graded at this level.
+        rate: share of right ones among about the last ``samples`` of them.
+    """
+
+    number: int = 0
+    graded: int = 0
+    rate: float = 0.0
+
+
+def rise(level: Level, graded: int, right: int, *, rate: float, samples: int, last: int) -> Level:
+    """The level after a batch of answers at it: the next one once its success rate is at least ``rate``.
+
+    The rate is the mean over all answers as long as there are fewer than ``samples``, which do not raise the level, and
+    an exponential average of that many answers afterwards.
+
+    Args:
+        graded, right: answers of the batch at this level.
+        rate, samples: of :func:`levels`.
+        last: the number of the last level, which stays.
+
+    >>> rise(Level(), 8, 8, rate=0.7, samples=8, last=3)
+    Level(number=1, graded=0, rate=0.0)
+    """
+    if not graded:
+        return level
+    seen = level.graded + graded
+    mean = level.rate + min(1.0, graded / min(seen, samples)) * (right / graded - level.rate)
+    if level.number < last and seen >= samples and mean >= rate:
+        return Level(level.number + 1)
+    return Level(level.number, seen, mean)
 
 
 def _open(table: PromptTable, start: float, steps: int) -> np.ndarray:

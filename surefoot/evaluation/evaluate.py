@@ -39,6 +39,7 @@ class Evaluation:
         ungraded: samples that could not be graded (invalid reward, timeout, error); they count as wrong.
         prompts: the P problems.
         samples, scores: per problem, its n samples and their scores.
+        confidence: level of the intervals.
     """
 
     correct: np.ndarray
@@ -54,6 +55,7 @@ class Evaluation:
     prompts: tuple[Prompt, ...]
     samples: tuple[tuple[Sample, ...], ...]
     scores: tuple[tuple[Score, ...], ...]
+    confidence: float = 0.95
 
     @property
     def accuracy_p(self) -> np.ndarray:
@@ -76,7 +78,23 @@ class Evaluation:
             "no_answer": self.no_answer,
             "ungraded": self.ungraded,
             "right": self.correct.tolist(),
+            **({"tasks": tasks} if (tasks := self.by_task()) else {}),
         }
+
+    def by_task(self) -> dict[str, dict[str, Any]]:
+        """Accuracy, and the number of problems, of each part of a mixture (``metadata["task"]``), with its interval."""
+        labels = [prompt.metadata.get("task") for prompt in self.prompts]
+        found: dict[str, dict[str, Any]] = {}
+        for label in dict.fromkeys(label for label in labels if isinstance(label, str)):
+            chosen = np.array([other == label for other in labels])
+            interval = mean_interval(self.accuracy_p[chosen], confidence=self.confidence, seed=0)
+            found[label] = {
+                "problems": int(chosen.sum()),
+                "accuracy": interval.value,
+                "low": interval.low,
+                "high": interval.high,
+            }
+        return found
 
 
 def evaluate(
@@ -175,6 +193,7 @@ def summarise(
         prompts=tuple(prompts),
         samples=tuple(samples),
         scores=tuple(scores),
+        confidence=confidence,
     )
 
 

@@ -18,12 +18,15 @@ class Completion:
         text: what the policy wrote, with the phrase that was forced on it where its thinking was ended; no tool output.
         finish: why the completion ended.
         length: number of policy tokens.
+        opens: the tag that the prompt ends with (``<think>``), where the completion begins inside a thought. The policy
+            did not write it; a verifier reads it before the text, or it could not tell an unfinished thought from an answer.
     """
 
     prompt: Prompt
     text: str
     finish: Finish = Finish.STOP
     length: int = 0
+    opens: str = ""
 
 
 class Reward(Protocol):

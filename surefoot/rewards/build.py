@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from surefoot.config import nearest
@@ -26,10 +26,13 @@ def build_reward(config: RewardConfig, task: Task) -> Reward:
         ConfigError: an unknown verifier.
         RewardError: a problem without a gold answer, or with one that the verifier cannot compare with.
     """
+    if config.verifier == "auto" and task.parts:
+        parts = {label: build_reward(config, part) for label, part in task.parts.items()}
+        return PartsReward(task.name, parts)
     if config.verifier == "auto" and task.verify is not None:
         return ShapedReward(task.name, _each(task.name, task.verify), config)
     prompts = [*task.train, *task.heldout]
-    name = config.verifier
+    name = task.verifier if config.verifier == "auto" else config.verifier
     if name == "auto":
         name = "number" if all(is_number(prompt.answer) for prompt in prompts) else "exact"
     if name not in VERIFIERS:
@@ -64,5 +67,29 @@ class ShapedReward:
         return replace(score, total=total, components={**score.components, "accuracy": accuracy, "format": found})
 
 
+@dataclass(frozen=True)
+class PartsReward:
+    """The reward of a mixture: every completion is graded, with its like, by the reward of its prompt's part."""
+
+    name: str
+    parts: Mapping[str, Reward]
+
+    def score(self, completions: Sequence[Completion]) -> list[Score]:
+        scores: dict[int, Score] = {}
+        for label, reward in self.parts.items():
+            own = [i for i, completion in enumerate(completions) if completion.prompt.metadata["task"] == label]
+            scores |= dict(zip(own, grade(reward, [completions[i] for i in own]), strict=True))
+        return [scores[i] for i in range(len(completions))]
+
+
 def _each(name: str, verify: Callable[[Prompt, str], Score]) -> EachReward:
-    return EachReward(name, lambda completion: verify(completion.prompt, completion.text))
+    return EachReward(name, lambda completion: _judge(verify, completion))
+
+
+def _judge(verify: Callable[[Prompt, str], Score], completion: Completion) -> Score:
+    """The verdict on a completion behind the tag that its prompt opened; steps end where they do in the completion."""
+    score = verify(completion.prompt, completion.opens + completion.text)
+    if not completion.opens or not score.steps:
+        return score
+    before = len(completion.opens)
+    return replace(score, steps=tuple(replace(step, end=max(0, step.end - before)) for step in score.steps))

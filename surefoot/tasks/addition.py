@@ -53,7 +53,20 @@ def build(config: TaskConfig) -> Task:
         return Candidate(prompt, key=sorted((a, b)))
 
     train, heldout = generate_unique(config, candidate)
-    return Task(config.name, train, heldout, verify=verify, demonstrate=demonstrate)
+    return Task(
+        config.name,
+        train,
+        heldout,
+        verify=verify,
+        demonstrate=demonstrate,
+        gold=lambda prompt: demonstrate(prompt, 0, 0.0),
+        paraphrases=lambda prompt: [f"{MARKER}{prompt.answer}", f"{MARKER}{prompt.answer}\n"],
+        wrong=lambda prompt: [
+            prompt.answer,
+            f"{MARKER}0{prompt.answer}",
+            f"{MARKER}{prompt.answer}{MARKER}{prompt.answer}",
+        ],
+    )
 
 
 def carries(a: int, b: int) -> int:

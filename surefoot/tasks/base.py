@@ -1,11 +1,11 @@
-"""The Task protocol: training and held-out prompts, and the task's own verifier where it has one."""
+"""The Task protocol: training and held-out prompts, how answers are judged, and texts to audit that with."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from surefoot.types import Prompt, Score
@@ -24,6 +24,15 @@ class Task:
             probability, for supervised warm-up; None where the task has none.
         fingerprint: hash of all prompts and answers; a resume with another data set is refused.
         notes: what a person should know about how the problems were read (rows left out), to be shown once.
+        verifier: name of the verifier that judges answers where ``verify`` is None and ``[reward]`` names none; 'auto'
+            looks at the gold answers.
+        gold: ``prompt -> completion text`` that gives the gold answer in the form that ``verify`` wants; None where the
+            verifier knows how.
+        paraphrases: ``prompt -> completion texts`` that give the right answer in other words, and must be right.
+        wrong: ``prompt -> completion texts`` that must not be right, whatever they hold of a right answer.
+        parts: the tasks of a mixture by their label, which is ``metadata["task"]`` of their prompts.
+        weights: of a mixture's parts, by label; they add up to 1.
+        shots: worked examples that stand before every prompt: (problem, completion text).
     """
 
     name: str
@@ -33,6 +42,17 @@ class Task:
     demonstrate: Callable[[Prompt, int, float], str] | None = None
     fingerprint: str = ""
     notes: tuple[str, ...] = ()
+    verifier: str = "auto"
+    gold: Callable[[Prompt], str] | None = None
+    paraphrases: Callable[[Prompt], Sequence[str]] | None = None
+    wrong: Callable[[Prompt], Sequence[str]] | None = None
+    parts: Mapping[str, Task] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+    shots: tuple[tuple[Prompt, str], ...] = ()
+
+    def of(self, prompt: Prompt) -> Task:
+        """The part of a mixture that a prompt belongs to; the task itself where it is none."""
+        return self.parts[prompt.metadata["task"]] if self.parts else self
 
 
 def unreadable(text: str) -> str:

@@ -52,7 +52,19 @@ def build(config: TaskConfig) -> Task:
         return Candidate(Prompt(prompt_id, content, answer, {"modulus": options.modulus}), key=content)
 
     train, heldout = generate_unique(config, candidate)
-    return Task(config.name, train, heldout, verify=verify, demonstrate=demonstrate)
+    return Task(
+        config.name,
+        train,
+        heldout,
+        verify=verify,
+        demonstrate=demonstrate,
+        gold=lambda prompt: demonstrate(prompt, 0, 0.0),
+        paraphrases=lambda prompt: [f"{demonstrate(prompt, 0, 0.0)}\n"],
+        wrong=lambda prompt: [
+            f"{demonstrate(prompt, 0, 0.0)}{SEPARATOR}{prompt.answer}",
+            f"{SEPARATOR}{prompt.answer}",
+        ],
+    )
 
 
 def verify(prompt: Prompt, text: str) -> Score:

@@ -26,7 +26,7 @@ def check_task(task: Task) -> Task:
     """The task itself, where its prompts can be used.
 
     Raises:
-        DataError: no training prompts, something that is no prompt, text that is no Unicode, or a prompt that is both
+        DataError: no prompts at all, something that is no prompt, text that is no Unicode, or a prompt that is both
             trained on and held out.
     """
     parts: dict[str, Any] = {"train": task.train, "heldout": task.heldout}
@@ -35,8 +35,8 @@ def check_task(task: Task) -> Task:
             raise DataError(f"the task '{task.name}': {name} is a {type(prompts).__name__}; expected a list of Prompt")
         for number, prompt in enumerate(prompts, start=1):
             _check_prompt(f"the task '{task.name}', number {number} of {name}", prompt)
-    if not task.train:
-        raise DataError(f"the task '{task.name}' has no training prompts: give at least one")
+    if not task.train and not task.heldout:
+        raise DataError(f"the task '{task.name}' has no training prompts and no held-out ones: give at least one")
     trained = {_content(prompt): prompt.prompt_id for prompt in task.train}
     for prompt in task.heldout:
         if (twin := trained.get(_content(prompt))) is not None:
@@ -45,6 +45,19 @@ def check_task(task: Task) -> Task:
                 f"on as {twin}: held-out problems must never be trained on, remove it from one of the two"
             )
     return task
+
+
+def check_trainable(task: Task) -> None:
+    """Refuse to train on what is for evaluation only.
+
+    Raises:
+        DataError: the task has no training prompts.
+    """
+    if not task.train:
+        raise DataError(
+            f"the task '{task.name}' has no training prompts, only {len(task.heldout)} held-out ones to evaluate on: choose "
+            "another task, or name a split to train on (task.options.train)"
+        )
 
 
 def _content(prompt: Prompt) -> str:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from surefoot.errors import DataError
-from surefoot.tasks.base import unreadable
+from surefoot.tasks.base import Task, unreadable
+from surefoot.tasks.budget import shorten, within_budget
 from surefoot.tasks.config import TaskConfig
 from surefoot.types import Origin, Prompt, Sample
 
+OPEN = "<think>"
 _PROBE = "surefoot probe"
 
 
@@ -20,16 +23,18 @@ class Renderer:
 
     Args:
         tokenizer: a Transformers tokenizer.
-        config: ``template``, ``system`` and the wording ``prompt``.
+        config: ``template``, ``system``, the wording ``prompt``, what opens the answer (``think``) and the budget.
+        shots: worked examples, (problem, completion text), that stand before every prompt.
 
     Raises:
         DataError: the options and the tokenizer do not fit together, or its chat template does not end where the
             assistant begins.
     """
 
-    def __init__(self, tokenizer: Any, config: TaskConfig) -> None:
+    def __init__(self, tokenizer: Any, config: TaskConfig, shots: Sequence[tuple[Prompt, str]] = ()) -> None:
         self.tokenizer = tokenizer
         self.config = config
+        self.shots = tuple(shots)
         has_template = bool(getattr(tokenizer, "chat_template", None))
         if config.template == "chat" and not has_template:
             raise DataError(
@@ -41,6 +46,10 @@ class Renderer:
                 "task.system is given, but prompts are written without a chat template: leave it out, or put it into "
                 "the wording task.prompt"
             )
+        if config.template_options and not self.chat:
+            raise DataError(
+                "task.template_options are given, but prompts are written without a chat template: leave them out"
+            )
         if self.chat:
             self._end = self._end_of_turn()
         elif tokenizer.eos_token_id is not None:
@@ -49,8 +58,20 @@ class Renderer:
             raise DataError("the tokenizer has no end-of-sequence token: a completion could never end")
         self._bos = self._leading_bos()
 
+    @cached_property
+    def opens_thought(self) -> bool:
+        """Whether prompts end inside an opened ``<think>``, so that a completion begins within the thought.
+
+        The completion then lacks the opening tag, which is no token of the policy's.
+        """
+        return ends_in_thought(self.text(Prompt("", "a")))
+
     def text(self, prompt: Prompt) -> str:
         """The prompt as the model reads it, special tokens written out."""
+        return self._opened(self._begun(prompt))
+
+    def _begun(self, prompt: Prompt) -> str:
+        """The prompt up to where the assistant begins, by the template alone."""
         if self.chat:
             return self._apply(self._messages(prompt))
         if not isinstance(prompt.content, str):
@@ -62,30 +83,57 @@ class Renderer:
                     else "the tokenizer has no chat template: give the prompt as text, or use a model with a template"
                 )
             )
-        return self._worded(prompt.content)
+        examples = [f"{self._worded(shown)}{solution}\n\n" for shown, solution in self._examples()]
+        return "".join(examples) + self._worded(prompt.content)
+
+    def _opened(self, text: str) -> str:
+        """The text with what opens the answer, unless the template has opened it already."""
+        opener = self.config.think
+        if not opener or text.rstrip().endswith(opener.strip()):
+            return text
+        if text.rstrip().endswith("</think>"):
+            raise DataError(
+                f"task.think = {opener!r} opens a thought, but the chat template has closed one (it ends in {text[-30:]!r}): "
+                "set its variable in task.template_options (for instance enable_thinking = true), or leave task.think out"
+            )
+        return text + opener
 
     def ids(self, prompt: Prompt) -> np.ndarray:
         """[L] int64, L >= 1: the prompt up to where the assistant begins.
 
+        A prompt that is longer than ``max_prompt_tokens`` has lost the beginning of its problem where ``overlong`` is
+        'truncate'; otherwise it is as long as it is.
+
         Raises:
             DataError: messages without a chat template, a template that fails, or a prompt without any token.
         """
+        ids = self._ids(prompt)
+        limit = self.config.max_prompt_tokens
+        if limit is not None and self.config.overlong == "truncate" and len(ids) > limit:
+            ids = self._ids(shorten(prompt, limit, self.tokenizer, lambda part: len(self._ids(part))))
+        return np.asarray(ids, dtype=np.int64)
+
+    def _ids(self, prompt: Prompt) -> list[int]:
         text = self.text(prompt)
         ids = self._encode(text)
         if not self.chat and self._bos is not None and ids[:1] != [self._bos]:
             ids = [self._bos, *ids]
         if not ids:
             raise DataError(f"prompt {prompt.prompt_id} is empty: the model needs at least one token to begin with")
-        return np.asarray(ids, dtype=np.int64)
+        return ids
 
     def completion_ids(self, text: str) -> np.ndarray:
         """[T] int64: a demonstration as the model would write it, the token that ends its turn included.
+
+        A ``<think>`` at its beginning is left out where prompts end in one.
 
         Raises:
             DataError: text that is no Unicode.
         """
         if trouble := unreadable(text):
             raise DataError(f"a demonstration cannot be used: {trouble}")
+        if text.lstrip().startswith(OPEN) and self.opens_thought:
+            text = text.lstrip().removeprefix(OPEN).removeprefix("\n")
         return np.asarray([*self._encode(text), self._end], dtype=np.int64)
 
     def decode(self, sample: Sample) -> str:
@@ -141,6 +189,17 @@ class Renderer:
             )
         return ids[0]
 
+    def fit(self, task: Task) -> Task:
+        """The task with the prompts that fit into ``max_prompt_tokens``.
+
+        Raises:
+            DataError: a longer prompt where ``overlong`` is 'refuse', or none that fits.
+        """
+        limit = self.config.max_prompt_tokens
+        if limit is None:
+            return task
+        return within_budget(task, limit, self.config.overlong, lambda prompt: len(self._ids(prompt)))
+
     def check_length(self, prompts: Sequence[Prompt], context: int, max_new_tokens: int) -> None:
         """Refuse a task of which a prompt and its completion do not fit into the model's context.
 
@@ -171,11 +230,24 @@ class Renderer:
                     break
         if self.config.system is not None and messages[0]["role"] != "system":
             messages.insert(0, {"role": "system", "content": self.config.system})
+        place = int(messages[0]["role"] == "system")
+        for problem, solution in self._examples():
+            turn = [{"role": "user", "content": self._worded(problem)}, {"role": "assistant", "content": solution}]
+            messages[place:place] = turn
+            place += len(turn)
         return messages
+
+    def _examples(self) -> list[tuple[str, str]]:
+        """The worked examples as texts."""
+        return [(problem.text, solution) for problem, solution in self.shots]
 
     def _apply(self, messages: Sequence[Mapping[str, str]], begin: bool = True) -> str:
         try:
-            return str(self.tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=begin))
+            return str(
+                self.tokenizer.apply_chat_template(
+                    list(messages), tokenize=False, add_generation_prompt=begin, **self.config.template_options
+                )
+            )
         except Exception as error:  # templates raise whatever they like
             roles = ", ".join(message["role"] for message in messages)
             reason = " ".join(str(error).split())
@@ -223,3 +295,12 @@ def _begins(begun: str, unbegun: str, before: str) -> bool:
     if begun == before:
         return True
     return begun != unbegun and (begun.startswith(before) or before.startswith(begun))
+
+
+def ends_in_thought(text: str) -> bool:
+    """Whether a prompt ends where a thought begins.
+
+    >>> ends_in_thought("<|assistant|><think>\\n"), ends_in_thought("<|assistant|><think></think>")
+    (True, False)
+    """
+    return text.rstrip().endswith(OPEN)

@@ -19,7 +19,7 @@ from surefoot.rollout.engine import Engine, Interruption, Sampling, check_sampli
 from surefoot.rollout.local import LocalEngine
 from surefoot.tasks.base import Task
 from surefoot.tasks.build import build_task, fingerprint
-from surefoot.tasks.render import Renderer
+from surefoot.tasks.render import OPEN, Renderer
 from surefoot.training.config import RunConfig, SftConfig
 from surefoot.types import Prompt, Sample, Score
 
@@ -38,8 +38,10 @@ class Parts:
 
     def grade(self, items: Sequence[tuple[Prompt, Sample]]) -> list[Score]:
         """Score samples by the text of their completions."""
+        opens = OPEN if self.renderer.opens_thought else ""
         completions = [
-            Completion(prompt, self.renderer.decode(sample), sample.finish, sample.length) for prompt, sample in items
+            Completion(prompt, self.renderer.decode(sample), sample.finish, sample.length, opens)
+            for prompt, sample in items
         ]
         scores = grade(self.reward, completions)
         return [self._place_steps(sample, score) for (_, sample), score in zip(items, scores, strict=True)]
@@ -69,12 +71,16 @@ def assemble(config: RunConfig | SftConfig, *, task: Task | None = None, reward:
     task = task or build_task(config.task)
     if not task.fingerprint:  # a task made by hand
         task = replace(task, fingerprint=fingerprint(task.train, task.heldout))
-    for note in task.notes:
-        warnings.warn(note, stacklevel=2)
     algorithm = config.algorithm.build() if isinstance(config, RunConfig) else None
     exact = algorithm is not None and algorithm.head()
     policy = load_policy(config.model.model_copy(update={"head_float32": True}) if exact else config.model)
-    renderer = Renderer(policy.tokenizer, config.task)
+    renderer = Renderer(policy.tokenizer, config.task, task.shots)
+    fitting = renderer.fit(task)
+    if (fitting.train, fitting.heldout) != (task.train, task.heldout):
+        fitting = replace(fitting, fingerprint=fingerprint(fitting.train, fitting.heldout))
+    task = fitting
+    for note in task.notes:
+        warnings.warn(note, stacklevel=2)
     rollout = config.rollout
     renderer.check_length([*task.train, *task.heldout], policy.context, rollout.max_new_tokens)
     stop = {renderer.single_token(text) for text in rollout.stop}

@@ -20,6 +20,7 @@ from surefoot.policy.critic import make_critic, save_critic
 from surefoot.policy.loading import Policy, save_policy
 from surefoot.rewards.base import Reward
 from surefoot.tasks.base import Task
+from surefoot.tasks.check import check_trainable
 from surefoot.training.assemble import Parts, assemble
 from surefoot.training.clock import Clock
 from surefoot.training.collect import collect
@@ -80,6 +81,7 @@ def train(
     set_threads(config.train.threads, before=recorded(run_path(config)) if resume else None)
     config.evaluation.check()
     parts = assemble(config, task=task, reward=reward)
+    check_trainable(parts.task)
     algorithm = config.algorithm.build()
     require_trackers(config.track)
     with RunFolder(run_path(config), config.resolved(), resume=resume) as folder:
@@ -113,7 +115,8 @@ def _run(
     watch: Callable[[Progress], None] | None,
 ) -> RunResult:
     clock = Clock()
-    source = PromptSource(learner.algorithm.prompts, parts.task.train, config.seed, state)
+    task = parts.task
+    source = PromptSource(learner.algorithm.prompts, task.train, config.seed, state, task.weights)
     with Journal(config, folder, parts, state, clock, watch) as journal:
         if not journal.evaluations:
             journal.evaluate()
@@ -123,6 +126,7 @@ def _run(
             batch, report = learner.update(rollouts.groups, state, clock)
             parts.engine.load(state.step)
             report.merge(measure_batch(rollouts, batch))
+            report.merge(source.measure())
             state.exhausted = not source.left(state.step)
             journal.step(rollouts, batch, report)
             last = state.step == config.train.steps or state.exhausted

@@ -11,7 +11,7 @@ from surefoot.evaluation.evaluate import is_right
 from surefoot.metrics import StepReport
 from surefoot.training.batch import Batch
 from surefoot.training.collect import Rollouts
-from surefoot.types import Finish, Origin, Sample, Score
+from surefoot.types import Finish, Origin, Prompt, Sample, Score
 
 
 def measure_batch(rollouts: Rollouts, batch: Batch) -> StepReport:
@@ -26,6 +26,7 @@ def measure_batch(rollouts: Rollouts, batch: Batch) -> StepReport:
     for group in groups:
         for sample, score in zip(group.samples, group.scores, strict=True):
             _measure_sample(sample, score, report)
+            _measure_part(group.prompt, score, report)
     for group in groups:
         valid = [score for score in group.scores if score.valid]
         verdicts = [is_right(score) for score in valid]
@@ -66,6 +67,14 @@ def _measure_sample(sample: Sample, score: Score, report: StepReport) -> None:
     right = is_right(score)
     report.add("reward/correct", right)
     report.add("length/right" if right else "length/wrong", sample.length)
+
+
+def _measure_part(prompt: Prompt, score: Score, report: StepReport) -> None:
+    """The reward of one part of a mixture."""
+    label = prompt.metadata.get("task")
+    if isinstance(label, str) and score.valid:
+        report.add(f"task/{label}/reward", score.total)
+        report.add(f"task/{label}/correct", is_right(score))
 
 
 def _measure_update(batch: Batch, report: StepReport) -> None:

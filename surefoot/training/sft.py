@@ -27,7 +27,8 @@ from surefoot.policy.packing import count, pack
 from surefoot.rewards.base import Reward
 from surefoot.seeds import derive
 from surefoot.tasks.base import Task
-from surefoot.tasks.cursor import PromptCursor
+from surefoot.tasks.check import check_trainable
+from surefoot.tasks.cursor import make_cursor
 from surefoot.training.assemble import Parts, assemble
 from surefoot.training.config import SftConfig
 from surefoot.training.folder import RunFolder, environment, run_path
@@ -77,6 +78,7 @@ def sft(
     set_threads(config.threads)
     config.evaluation.check()
     parts = assemble(config, task=task, reward=reward)
+    check_trainable(parts.task)
     if parts.task.demonstrate is None:
         raise DataError(
             f"the task '{parts.task.name}' has no demonstrations to learn from: give a file with a 'completion' in each row"
@@ -93,7 +95,7 @@ def _run(
 ) -> dict[str, Any]:
     begin = time.perf_counter()
     optimiser = make_optimiser(parts.policy.model, config.optimiser)
-    cursor = PromptCursor(len(parts.task.train), config.seed)
+    cursor = make_cursor(parts.task.train, parts.task.weights, config.seed)
     evaluations = [_check(parts, config, folder, 0)] if parts.heldout else []
     step = 0
     while step < config.steps and not (evaluations and evaluations[-1].accuracy >= config.target_accuracy):

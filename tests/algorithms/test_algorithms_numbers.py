@@ -92,6 +92,7 @@ CHANGES: dict[tuple[str, str, str], tuple[Any, dict[str, Any]]] = {
     ("prompts", "prioritised_curriculum", "steps"): (2, {}),
     ("prompts", "prioritised_curriculum", "unseen"): (0.5, {"start": 1.0}),
     ("prompts", "prioritised_curriculum", "floor"): (0.3, {"start": 1.0}),
+    ("prompts", "levels", "review"): (0.5, {}),
     ("interruption", "force_answer", "share"): (0.5, {}),
     ("reset", "every", "steps"): (3, {"steps": 4}),
     ("reset", "on_stagnation", "patience"): (3, {}),
@@ -143,6 +144,8 @@ READ_IN_TRAINING = {
     ("selection", "refill", "rounds"),
     ("value", "squared", "coef"),
     ("kl", "in_reward", "after_baseline"),
+    ("prompts", "levels", "rate"),
+    ("prompts", "levels", "samples"),
 }
 
 # Numbers that the part only states: whoever applies the part reads them, and the card prints them.
@@ -253,6 +256,7 @@ def prompt_table() -> PromptTable:
         right=np.array([0, 10, 5, 9, 0]),
         difficulty=np.array([3.0, 1.0, 2.0, 2.0, np.nan]),
         step=3,
+        level=1,
     )
 
 

@@ -17,7 +17,7 @@ from surefoot.types import Prompt
     ("name", "words"),
     [
         ("additon", "unknown task 'additon'. Did you mean 'addition'?"),
-        ("nothing at all", "Known: addition, chain_mod, file."),
+        ("nothing at all", "Known: addition, chain_mod, file, mixture."),
         ("chain_sum", "Data sets of reasoning-gym are named 'gym:<name>'."),
         ("", "unknown task ''"),
     ],
@@ -68,7 +68,7 @@ def test_the_fingerprint_sees_every_prompt_answer_and_part():
     assert base not in others and len(set(others)) == len(others)
 
 
-@pytest.mark.parametrize("name", [name for name in BUILDERS if name != "file"])
+@pytest.mark.parametrize("name", [name for name in BUILDERS if name not in ("file", "mixture")])
 def test_a_task_knows_its_fingerprint(name: str):
     task = build_task(TaskConfig(name=name, train_size=5, heldout_size=2))
     assert task.name == name and task.fingerprint == fingerprint(task.train, task.heldout)
@@ -80,3 +80,14 @@ def test_options_change_the_problems():
 
     assert contents("addition") == contents("addition", digits=3) != contents("addition", digits=4)
     assert contents("chain_mod") == contents("chain_mod", steps=4, modulus=10) != contents("chain_mod", steps=5)
+
+
+@pytest.mark.parametrize("name", ["addition", "chain_mod"])
+def test_the_texts_for_the_audit_are_right_and_wrong(name: str):
+    task = build_task(TaskConfig(name=name, train_size=40, heldout_size=0))
+    assert task.verify is not None and task.gold is not None and task.paraphrases is not None and task.wrong is not None
+    for prompt in task.train:
+        for text in (task.gold(prompt), *task.paraphrases(prompt)):
+            assert task.verify(prompt, text).correct, text
+        for text in task.wrong(prompt):
+            assert not task.verify(prompt, text).correct, text

@@ -50,7 +50,7 @@ def test_every_column_arrives(tmp_path: Path, suffix: str):
     for prompt in (*task.train, *task.heldout):
         k = int(prompt.answer)
         assert prompt.content == f"{k}?"
-        assert prompt.metadata == {"level": k, "completion": f"It is {k}."}
+        assert prompt.metadata == {"level": k, "completion": f"It is {k}.", "other": 1.5}
         assert task.demonstrate is not None and task.demonstrate(prompt, 0, 0.0) == f"It is {k}."
     assert task.verify is None and task.notes == ()
 
@@ -179,8 +179,12 @@ def test_a_bad_row_of_a_parquet_file_is_named_with_its_number(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("missing.jsonl", None, "does not exist: give a JSONL or Parquet file"),
-        ("data.csv", b"prompt,answer\n", "unknown kind of file; expected one of .jsonl, .ndjson, .parquet"),
+        ("missing.jsonl", None, "does not exist: give a JSONL, JSON, CSV or Parquet file"),
+        (
+            "data.xls",
+            b"prompt,answer\n",
+            "unknown kind of file; expected one of .jsonl, .ndjson, .json, .csv, .tsv, .parquet",
+        ),
         ("data", b"", "unknown kind of file"),
         ("data.jsonl", b"\xff\xfe\x00", "is not UTF-8 text"),
         ("data.parquet", b"nonsense", "is not a Parquet file that can be read"),
@@ -216,10 +220,10 @@ def test_options_that_are_missing_or_do_not_belong(tmp_path: Path):
     path = write(tmp_path / "data.jsonl", rows(50))
     with pytest.raises(DataError, match=r"needs task\.path"):
         build_task(TaskConfig(name="file"))
-    with pytest.raises(DataError, match="unknown option 'digits': the task 'file' has no options"):
+    with pytest.raises(DataError, match=r"task.options of the task 'file': unknown option 'digits'"):
         load(path, options={"digits": 3})
     for key in ("path", "heldout_path"):
-        with pytest.raises(DataError, match=rf"task\.{key} is read by the task 'file' only"):
+        with pytest.raises(DataError, match=rf"task\.{key} is read by 'file' and 'hub:...' only"):
             build_task(TaskConfig(**{key: str(path)}))
 
 

@@ -207,3 +207,15 @@ def test_hexadecimal_answers_are_no_huge_numbers():
     task = gym("bitwise_arithmetic")
     prompt = Prompt("p", "q", "0x1e23456", task.train[0].metadata)
     assert "exponent" not in verdict(task, "0x1e23456", prompt).text
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_the_texts_for_the_audit_are_right_and_wrong(name: str):
+    task = gym(name)
+    assert task.verify is not None and task.wrong is not None
+    for prompt in task.train[:6]:
+        right = [] if task.gold is None or task.paraphrases is None else [task.gold(prompt), *task.paraphrases(prompt)]
+        for text in right:
+            assert task.verify(prompt, text).correct, text
+        for text in task.wrong(prompt):
+            assert not task.verify(prompt, text).correct, text

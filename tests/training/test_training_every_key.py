@@ -34,6 +34,12 @@ GREEDY_OFF = {"evaluation": {"temperature": 1.0, "samples": 4}}
 GRADED = {"grade": "verifier"}
 LORA = {"model": {"lora": {"rank": 4}}}
 PPO = {"algorithm": {"preset": "ppo"}, "critic": {"lr": 1e-2}}
+FIVE = {
+    "name": "addition",
+    "options": {"digits": 2},
+    "train_size": 5,
+    "heldout_size": 0,
+}  # of those that are trained on
 
 # key: (what to look at, changed value, further base options)
 RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
@@ -72,6 +78,24 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "task.train_size": ("fingerprint", 25, {}),
     "task.heldout_size": ("fingerprint", 7, {}),
     "task.heldout_share": ("fingerprint", 0.5, {}),
+    "task.parts": (
+        "samples",
+        [{"name": "addition"}, {"name": "chain_mod", "weight": 3.0}],
+        {"task": {"name": "mixture", "options": {}, "parts": [{"name": "addition"}, {"name": "chain_mod"}]}},
+    ),
+    "task.overlap": (
+        "error",
+        "refuse",
+        {"task": {"name": "file", "path": "<file>", "heldout_path": "<file copy>", "options": {}, "overlap": "drop"}},
+    ),
+    "task.exclude": ("fingerprint", [FIVE], {}),
+    "task.exclude_ngram": ("fingerprint", 1, {"task": {"exclude": [FIVE]}}),
+    "task.template_options": ("error", {"enable_thinking": True}, {}),
+    "task.think": ("prompts", "<think>", {}),
+    "task.shots": ("prompts", 2, {}),
+    "task.shots_path": ("prompts", "<file>", {"task": {"shots": 1}}),
+    "task.max_prompt_tokens": ("error", 3, {}),
+    "task.overlong": ("error", "refuse", {"task": {"max_prompt_tokens": 5, "overlong": "truncate"}}),
     "task.template": ("error", "plain", {"task": {"template": "chat", "system": "Add."}}),
     "task.system": ("prompts", "Add.", {"task": {"template": "chat"}}),
     "task.prompt": ("prompts", "Sum: {prompt}", {}),
@@ -177,7 +201,10 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for name, sign in (("file", "+"), ("other file", "-")):
         rows = [{"prompt": f"{a}{sign}{b}=", "answer": str(a)} for a in range(5) for b in range(5)]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    copy = [{"prompt": "what is 1+1", "answer": "2"}, {"prompt": "1 + 1 =", "answer": "1"}]
+    (folder / "file copy.jsonl").write_text("".join(json.dumps(row) + "\n" for row in copy))
     return {
+        "<file copy>": str(folder / "file copy.jsonl"),
         "<other model>": str(folder / "model"),
         "<adapter>": str(folder / "adapted" / "adapter"),
         "<third model>": str(folder / "third"),
@@ -189,6 +216,8 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def fill(value: Any, material: dict[str, str]) -> Any:
     if isinstance(value, dict):
         return {key: fill(item, material) for key, item in value.items()}
+    if isinstance(value, list):
+        return [fill(item, material) for item in value]
     return material.get(value, value) if isinstance(value, str) else value
 
 
