@@ -17,7 +17,8 @@ from torch import Tensor
 
 from surefoot.errors import ModelError
 from surefoot.policy.checkpointing import checkpointed
-from surefoot.policy.stream import make_stream, run_stream, shared_tokens, takes_streams, window
+from surefoot.policy.stream import make_stream, shared_tokens
+from surefoot.policy.stream_attention import run_stream, takes_streams, window
 from surefoot.types import Packed
 
 Layout = Literal["auto", "right", "left", "packed", "shared"]

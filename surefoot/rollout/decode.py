@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from surefoot.policy.blocks import Block, Blocks, read_blocks
 from surefoot.policy.head import HALF, Head, agrees, find_head
-from surefoot.rollout.blocks import Block, Blocks, read_blocks
+from surefoot.policy.layout import decoder
 from surefoot.rollout.cache import PreallocatedCache, PreallocatedLayer, new_cache
 from surefoot.rollout.slots import Held, Slots, least_columns
 
@@ -164,7 +165,7 @@ def find_decoder(model: Any) -> Decoder | None:
     """
     if model.dtype in HALF:
         return None
-    blocks = read_blocks(model)
+    blocks = read_blocks(decoder(model))
     name = type(model).__name__
     if blocks is None:
         warnings.warn(

@@ -20,8 +20,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from surefoot.errors import ConfigError, DataError, ModelError
+from surefoot.policy.blocks import read_blocks
 from surefoot.policy.head import Head
-from surefoot.rollout.blocks import read_blocks
+from surefoot.policy.layout import decoder
 from surefoot.rollout.cache import PreallocatedCache
 from surefoot.rollout.decode import Decoder, find_decoder, held_by
 from surefoot.rollout.engine import Request, Sampling, check_budget
@@ -127,7 +128,7 @@ class LocalEngine:
             model = quantised(self.model)
         self._forward = Forward(model)
         if self.decoder is not None:  # proved on the weights as they are; rounding would hide a small difference
-            blocks = read_blocks(model)
+            blocks = read_blocks(decoder(model))
             assert blocks is not None
             self.decoder = Decoder(blocks, self.decoder.head)
         self._rounded = now

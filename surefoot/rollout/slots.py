@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from surefoot.rollout.blocks import Block, Blocks
+from surefoot.policy.blocks import Block, Blocks
 
 # PyTorch multiplies batches of matrices on a CPU in a plain loop, up to 8 times slower than otherwise, where one product
 # has fewer multiplications than this.

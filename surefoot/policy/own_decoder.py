@@ -1,0 +1,174 @@
+"""The forward and backward pass of a decoder of our own, for the architectures whose layers are known and plain.
+
+It runs on the parameters of the model itself. Which models it takes is read from their parts (:mod:`surefoot.policy.blocks`)
+and then proved on a few tokens, in value and in gradient; every other model, and one with adapters, hooks, half-precision
+weights or sequences that are long, keeps the layers of Transformers.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from surefoot.policy.blocks import Block, Blocks, read_blocks
+from surefoot.policy.fused import Attention, FeedForward, Places, Shape, inverse_rms
+from surefoot.policy.pieces import cut
+from surefoot.policy.stream import Stream
+
+# Attention weights are kept for the backward pass, which takes memory that grows with the square of the length.
+LONGEST = 256
+PLAIN = frozenset({"llama", "mistral", "qwen2", "qwen3"})  # norms that multiply by their weight, SiLU, no bound of scores
+
+
+@dataclass(frozen=True)
+class OwnDecoder:
+    """Runs streams through the layers of one model.
+
+    Attributes:
+        base: the decoder of Transformers.
+        blocks: its layers.
+    """
+
+    base: Any
+    blocks: Blocks
+
+    def takes(self, stream: Stream) -> bool:
+        """Whether it is the right one for this stream: no sequence is longer than pays, and the model is as it was."""
+        return stream.starts[1] + stream.rests[1] <= LONGEST and not self.base.training and _plain(self.base, self.blocks)
+
+    def __call__(self, stream: Stream) -> Tensor:
+        """[M, d], the last hidden state, after the final norm, of the tokens that ``stream.predicts`` names."""
+        first = self.blocks.layers[0]
+        shape = _shape(first)
+        places = Places(self._turns(stream, shape), cut(stream, shape.heads, shape.kv_heads))
+        x = functional.embedding(stream.ids, self.blocks.embedding.weight)
+        for block, layer in zip(self.blocks.layers, self.base.layers, strict=True):
+            if torch.is_grad_enabled() and getattr(layer, "gradient_checkpointing", False):
+                x = checkpoint(_layer, x, block, places, use_reentrant=False)
+            else:
+                x = _layer(x, block, places)
+        return _Norm.apply(x.index_select(0, stream.predicts), self.blocks.norm.weight, _eps(self.blocks.norm))
+
+    def _turns(self, stream: Stream, shape: Shape) -> Tensor:
+        """[N, (H + K) D / 2] complex; the factor of the scores is in those of the queries."""
+        cos, sin = self.blocks.angles("", int(stream.positions.max()) + 1)
+        half = shape.width // 2
+        table = torch.complex(cos[:, half:], sin[:, half:]).to(_complex_of(self.blocks.embedding.weight))
+        scale = table.new_ones(shape.heads + shape.kv_heads)
+        scale[: shape.heads] = self.blocks.layers[0].scale
+        return (table[:, None] * scale[:, None]).flatten(1).index_select(0, stream.positions)
+
+
+def own_decoder(base: Any) -> OwnDecoder | None:
+    """The own pass of a decoder of Transformers, or None where it keeps its layers; proved once for each."""
+    if base not in _found:
+        _found[base] = _find(base)
+    blocks = _found[base]
+    return None if blocks is None else OwnDecoder(base, blocks)
+
+
+_found: weakref.WeakKeyDictionary[Any, Blocks | None] = weakref.WeakKeyDictionary()
+
+
+def _layer(x: Tensor, block: Block, places: Places) -> Tensor:
+    attention, mlp = block.attention, block.mlp
+    projections = (attention.q_proj, attention.k_proj, attention.v_proj)
+    order = _order(block, x.device)
+    weight = torch.cat([projection.weight for projection in projections]).index_select(0, order)
+    bias = None
+    if projections[0].bias is not None:
+        bias = torch.cat([projection.bias for projection in projections]).index_select(0, order)
+    head_norm = None
+    if block.q_norm is not None:
+        weights = [block.q_norm.weight.repeat(block.heads), block.k_norm.weight.repeat(block.kv_heads)]
+        head_norm = torch.cat(weights).index_select(0, order[: _shape(block).rotated])
+    x = Attention.apply(
+        x, _shape(block), places, block.before_attention.weight, weight, bias, head_norm, attention.o_proj.weight
+    )
+    made: Tensor = FeedForward.apply(
+        x,
+        _eps(block.before_mlp),
+        block.before_mlp.weight,
+        mlp.gate_proj.weight,
+        mlp.up_proj.weight,
+        mlp.down_proj.weight,
+    )
+    return made
+
+
+def _order(block: Block, device: torch.device) -> Tensor:
+    """Rows of the projections one below the other, such that features that are rotated against each other are adjacent."""
+    width, rotated = block.width, block.heads + block.kv_heads
+    pairs = torch.arange(width, device=device).view(2, -1).t().flatten()
+    turned = (torch.arange(rotated, device=device)[:, None] * width + pairs).flatten()
+    rest = torch.arange(rotated * width, (rotated + block.kv_heads) * width, device=device)
+    return torch.cat([turned, rest])
+
+
+def _shape(block: Block) -> Shape:
+    head_eps = 0.0 if block.q_norm is None else _eps(block.q_norm)
+    return Shape(block.heads, block.kv_heads, block.width, _eps(block.before_attention), head_eps)
+
+
+def _eps(norm: Any) -> float:
+    return float(norm.variance_epsilon)
+
+
+def _complex_of(weight: Tensor) -> torch.dtype:
+    return torch.complex128 if weight.dtype == torch.float64 else torch.complex64
+
+
+class _Norm(torch.autograd.Function):
+    """The final norm, [M, d]."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        rms = inverse_rms(x, eps)
+        ctx.save_for_backward(x, rms, weight)
+        return (x * rms).mul_(weight)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        from surefoot.policy.fused import norm_backward
+
+        x, rms, weight = ctx.saved_tensors
+        grad_weight = torch.zeros_like(weight)
+        return norm_backward(grads[0].clone(), x * rms, rms, weight, grad_weight), grad_weight, None
+
+
+def _find(base: Any) -> Blocks | None:
+    config = base.config.get_text_config(decoder=True)
+    if config.model_type not in PLAIN:
+        return None
+    blocks = read_blocks(base)
+    return blocks if blocks is not None and _plain(base, blocks) else None
+
+
+def _plain(base: Any, blocks: Blocks) -> bool:
+    """Whether all parts are what they are called: linear maps and norms without adapters or hooks."""
+    weight = blocks.embedding.weight
+    if weight.dtype not in (torch.float32, torch.float64) or weight.device.type != "cpu":
+        return False
+    if type(blocks.embedding) is not nn.Embedding or blocks.windows != {None}:
+        return False
+    for block in blocks.layers:
+        attention, mlp = block.attention, block.mlp
+        with_bias = (attention.q_proj, attention.k_proj, attention.v_proj)
+        linear = (attention.o_proj, mlp.gate_proj, mlp.up_proj, mlp.down_proj)
+        if any(type(part) is not nn.Linear for part in (*with_bias, *linear)):
+            return False
+        if any(part.bias is not None for part in linear) or len({part.bias is None for part in with_bias}) > 1:
+            return False
+        if type(mlp.act_fn).__name__ not in ("SiLU", "SiLUActivation") or block.softcap is not None:
+            return False
+    return not any(_hooked(module) for module in base.modules())
+
+
+def _hooked(module: nn.Module) -> bool:
+    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks)
