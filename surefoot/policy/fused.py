@@ -200,9 +200,7 @@ class Attention(torch.autograd.Function):
         return grad_x, None, None, grad_norm, grad_weight, grad_bias, grad_head_norm, grad_out_weight
 
 
-def _pieces_backward(
-    grad_seen: Tensor, kept: Sequence[Tensor], shape: Shape, places: Places, columns: int
-) -> Tensor:
+def _pieces_backward(grad_seen: Tensor, kept: Sequence[Tensor], shape: Shape, places: Places, columns: int) -> Tensor:
     """[N, (H + 2 K) D], gradients of queries, keys and values, from those of what was seen [N + 1, H D].
 
     Rests come first, since what they have looked at in their starts adds to the gradients of these.

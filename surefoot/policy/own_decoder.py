@@ -1,8 +1,8 @@
 """The forward and backward pass of a decoder of our own, for the architectures whose layers are known and plain.
 
 It runs on the parameters of the model itself. Which models it takes is read from their parts (:mod:`surefoot.policy.blocks`)
-and then proved on a few tokens, in value and in gradient; every other model, and one with adapters, hooks, half-precision
-weights or sequences that are long, keeps the layers of Transformers.
+and then proved on a few tokens; every other model, and one with adapters, hooks, half-precision weights or sequences that
+are long, keeps the layers of Transformers.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from surefoot.policy.blocks import Block, Blocks, read_blocks
-from surefoot.policy.fused import Attention, FeedForward, Places, Shape, inverse_rms
+from surefoot.policy.fused import Attention, FeedForward, Places, Shape, inverse_rms, norm_backward
 from surefoot.policy.pieces import cut
-from surefoot.policy.stream import Stream
+from surefoot.policy.stream import Stream, make_stream
+from surefoot.policy.stream_attention import near, probe
 
 # Attention weights are kept for the backward pass, which takes memory that grows with the square of the length.
 LONGEST = 256
-PLAIN = frozenset({"llama", "mistral", "qwen2", "qwen3"})  # norms that multiply by their weight, SiLU, no bound of scores
+PLAIN = frozenset(
+    {"llama", "mistral", "qwen2", "qwen3"}
+)  # norms that multiply by their weight, SiLU, no bound of scores
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,6 @@ class OwnDecoder:
     base: Any
     blocks: Blocks
 
-    def takes(self, stream: Stream) -> bool:
-        """Whether it is the right one for this stream: no sequence is longer than pays, and the model is as it was."""
-        return stream.starts[1] + stream.rests[1] <= LONGEST and not self.base.training and _plain(self.base, self.blocks)
-
     def __call__(self, stream: Stream) -> Tensor:
         """[M, d], the last hidden state, after the final norm, of the tokens that ``stream.predicts`` names."""
         first = self.blocks.layers[0]
@@ -55,6 +54,12 @@ class OwnDecoder:
                 x = _layer(x, block, places)
         return _Norm.apply(x.index_select(0, stream.predicts), self.blocks.norm.weight, _eps(self.blocks.norm))
 
+    @torch.no_grad()
+    def agrees(self) -> bool:
+        """Whether it gives what the decoder of Transformers gives for each of a few sequences alone."""
+        packed, expected = probe(self.base)
+        return near(self(make_stream(packed, expected.dtype, share=True)), expected)
+
     def _turns(self, stream: Stream, shape: Shape) -> Tensor:
         """[N, (H + K) D / 2] complex; the factor of the scores is in those of the queries."""
         cos, sin = self.blocks.angles("", int(stream.positions.max()) + 1)
@@ -65,15 +70,23 @@ class OwnDecoder:
         return (table[:, None] * scale[:, None]).flatten(1).index_select(0, stream.positions)
 
 
-def own_decoder(base: Any) -> OwnDecoder | None:
-    """The own pass of a decoder of Transformers, or None where it keeps its layers; proved once for each."""
-    if base not in _found:
-        _found[base] = _find(base)
-    blocks = _found[base]
-    return None if blocks is None else OwnDecoder(base, blocks)
+_proved: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
 
-_found: weakref.WeakKeyDictionary[Any, Blocks | None] = weakref.WeakKeyDictionary()
+def own_decoder(base: Any, longest: int) -> OwnDecoder | None:
+    """The own pass of a decoder of Transformers for sequences of this length, or None where it keeps its layers.
+
+    It is proved once for each model; whether the parts of the model are still the plain ones is looked at every time.
+    """
+    if longest > LONGEST or base.training or base.config.get_text_config(decoder=True).model_type not in PLAIN:
+        return None
+    blocks = read_blocks(base)
+    if blocks is None or not _plain(base, blocks):
+        return None
+    made = OwnDecoder(base, blocks)
+    if base not in _proved:
+        _proved[base] = made.agrees()
+    return made if _proved[base] else None
 
 
 def _layer(x: Tensor, block: Block, places: Places) -> Tensor:
@@ -135,19 +148,9 @@ class _Norm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
-        from surefoot.policy.fused import norm_backward
-
         x, rms, weight = ctx.saved_tensors
         grad_weight = torch.zeros_like(weight)
         return norm_backward(grads[0].clone(), x * rms, rms, weight, grad_weight), grad_weight, None
-
-
-def _find(base: Any) -> Blocks | None:
-    config = base.config.get_text_config(decoder=True)
-    if config.model_type not in PLAIN:
-        return None
-    blocks = read_blocks(base)
-    return blocks if blocks is not None and _plain(base, blocks) else None
 
 
 def _plain(base: Any, blocks: Blocks) -> bool:
@@ -171,4 +174,6 @@ def _plain(base: Any, blocks: Blocks) -> bool:
 
 
 def _hooked(module: nn.Module) -> bool:
-    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks)
+    return bool(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    )

@@ -51,9 +51,7 @@ class Piece:
 def cut(stream: Stream, heads: int, kv_heads: int) -> list[Piece]:
     """The pieces of a stream, those of starts first; no row is in two of them."""
     device = stream.ids.device
-    start_first, rest_first = (
-        lengths.cumsum(0) - lengths for lengths in (stream.start_lengths, stream.rest_lengths)
-    )
+    start_first, rest_first = (lengths.cumsum(0) - lengths for lengths in (stream.start_lengths, stream.rest_lengths))
     rest_first = rest_first + stream.start_lengths.sum()
     pieces = []
     for lengths, first, of_rests in (
@@ -96,9 +94,7 @@ def _places(lengths: Tensor, first: Tensor, padding: int) -> tuple[Tensor, Tenso
 
 def _mask(before: Tensor, size: int, padding: int, dtype: torch.dtype) -> Tensor:
     later = torch.ones(size, size, dtype=torch.bool, device=before.device).triu(1)
-    hidden = torch.cat(
-        [(before == padding)[:, None].expand(-1, size, -1), later.expand(len(before), -1, -1)], dim=2
-    )
+    hidden = torch.cat([(before == padding)[:, None].expand(-1, size, -1), later.expand(len(before), -1, -1)], dim=2)
     mask = torch.zeros(hidden.shape, dtype=dtype, device=before.device)
     return mask.masked_fill_(hidden, -torch.inf)[:, None, None]
 

@@ -46,6 +46,11 @@ class Stream:
     dtype: torch.dtype
     predicts: Tensor
 
+    @property
+    def longest(self) -> int:
+        """No sequence has more tokens."""
+        return self.starts[1] + self.rests[1]
+
     @cached_property
     def mask(self) -> Tensor:
         """[R, 1, A, P + A], added to the products of the rests with the start and themselves: 0 where they may look, the

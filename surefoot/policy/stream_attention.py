@@ -169,7 +169,19 @@ def _might(base: Any) -> bool:
 
 @torch.no_grad()
 def _does(base: Any) -> bool:
-    """Two sequences that share two tokens, and one that shares nothing, in a stream and each alone."""
+    packed, expected = probe(base)
+    try:
+        stream = make_stream(packed, expected.dtype, share=True)
+        found = run_stream(base, stream).index_select(0, stream.predicts)
+    except (RuntimeError, TypeError, ValueError, KeyError):
+        return False  # an attention with arguments of its own
+    return near(found, expected)
+
+
+@torch.no_grad()
+def probe(base: Any) -> tuple[Packed, Tensor]:
+    """Two sequences that share two tokens, and one that shares nothing; and the states [M, d] of each alone that predict
+    its loss tokens."""
     embedding = base.get_input_embeddings().weight
     ids = torch.linspace(0, embedding.shape[0] - 1, 9, device=embedding.device).long()
     rows = [ids[[0, 1, 2, 3, 8]], ids[[0, 1, 4, 8]], ids[[5, 6, 7, 8]]]
@@ -193,11 +205,10 @@ def _does(base: Any) -> bool:
     alone = []
     for row, at in zip(rows, loss, strict=True):
         alone.append(base(input_ids=row[None, :-1], use_cache=False).last_hidden_state[0, at - 1 :])
-    expected = torch.cat(alone)
-    try:
-        stream = make_stream(packed, expected.dtype, share=True)
-        found = run_stream(base, stream).index_select(0, stream.predicts)
-    except (RuntimeError, TypeError, ValueError, KeyError):
-        return False  # an attention with arguments of its own
+    return packed, torch.cat(alone)
+
+
+def near(found: Tensor, expected: Tensor) -> bool:
+    """Whether states are equal up to rounding."""
     bound = 2e-2 if expected.dtype in (torch.float16, torch.bfloat16) else 1e-4
     return bool((found - expected).abs().max() <= bound * expected.abs().max().clamp(min=1.0))
