@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from surefoot.policy.blocks import Block, Blocks, read_blocks
@@ -46,7 +45,7 @@ class OwnDecoder:
         first = self.blocks.layers[0]
         shape = _shape(first)
         places = Places(self._turns(stream, shape), cut(stream, shape.heads, shape.kv_heads))
-        x = functional.embedding(stream.ids, self.blocks.embedding.weight)
+        x = self.blocks.embedding(stream.ids)
         for block, layer in zip(self.blocks.layers, self.base.layers, strict=True):
             if torch.is_grad_enabled() and getattr(layer, "gradient_checkpointing", False):
                 x = checkpoint(_layer, x, block, places, use_reentrant=False)
