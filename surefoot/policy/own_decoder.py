@@ -44,7 +44,8 @@ class OwnDecoder:
         """[M, d], the last hidden state, after the final norm, of the tokens that ``stream.predicts`` names."""
         first = self.blocks.layers[0]
         shape = _shape(first)
-        places = Places(self._turns(stream, shape), cut(stream, shape.heads, shape.kv_heads))
+        turns = turns_of(self.blocks, int(stream.positions.max()) + 1).index_select(0, stream.positions)
+        places = Places(turns, cut(stream, shape.heads, shape.kv_heads))
         x = self.blocks.embedding(stream.ids)
         for block, layer in zip(self.blocks.layers, self.base.layers, strict=True):
             if torch.is_grad_enabled() and getattr(layer, "gradient_checkpointing", False):
@@ -59,14 +60,19 @@ class OwnDecoder:
         packed, expected = probe(self.base)
         return near(self(make_stream(packed, expected.dtype, share=True)), expected)
 
-    def _turns(self, stream: Stream, shape: Shape) -> Tensor:
-        """[N, (H + K) D / 2] complex; the factor of the scores is in those of the queries."""
-        cos, sin = self.blocks.angles("", int(stream.positions.max()) + 1)
-        half = shape.width // 2
-        table = torch.complex(cos[:, half:], sin[:, half:]).to(_complex_of(self.blocks.embedding.weight))
-        scale = table.new_ones(shape.heads + shape.kv_heads)
-        scale[: shape.heads] = self.blocks.layers[0].scale
-        return (table[:, None] * scale[:, None]).flatten(1).index_select(0, stream.positions)
+
+def turns_of(blocks: Blocks, length: int) -> Tensor:
+    """[length, (H + K) D / 2] complex, the rotations of the heads of queries and keys in pairs, by position.
+
+    The factor of the scores is in those of the queries.
+    """
+    block = blocks.layers[0]
+    cos, sin = blocks.angles("", length)
+    half = block.width // 2
+    table = torch.complex(cos[:, half:], sin[:, half:]).to(_complex_of(blocks.embedding.weight))
+    scale = table.new_ones(block.heads + block.kv_heads)
+    scale[: block.heads] = block.scale
+    return (table[:, None] * scale[:, None]).flatten(1)
 
 
 _proved: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
@@ -77,10 +83,10 @@ def own_decoder(base: Any, longest: int) -> OwnDecoder | None:
 
     It is proved once for each model; whether the parts of the model are still the plain ones is looked at every time.
     """
-    if longest > LONGEST or base.training or base.config.get_text_config(decoder=True).model_type not in PLAIN:
+    if longest > LONGEST or base.training or not _known(base):
         return None
     blocks = read_blocks(base)
-    if blocks is None or not _plain(base, blocks):
+    if blocks is None or not plain(base, blocks):
         return None
     made = OwnDecoder(base, blocks)
     if base not in _proved:
@@ -88,14 +94,20 @@ def own_decoder(base: Any, longest: int) -> OwnDecoder | None:
     return made if _proved[base] else None
 
 
-def _layer(x: Tensor, block: Block, places: Places) -> Tensor:
-    attention, mlp = block.attention, block.mlp
-    projections = (attention.q_proj, attention.k_proj, attention.v_proj)
-    order = _order(block, x.device)
+def joined(block: Block) -> tuple[Tensor, Tensor | None]:
+    """Weight [(H + 2 K) D, d] and bias of queries, keys and values, those of a rotated head in pairs (see :func:`pairs`)."""
+    projections = (block.attention.q_proj, block.attention.k_proj, block.attention.v_proj)
+    order = _order(block, projections[0].weight.device)
     weight = torch.cat([projection.weight for projection in projections]).index_select(0, order)
-    bias = None
-    if projections[0].bias is not None:
-        bias = torch.cat([projection.bias for projection in projections]).index_select(0, order)
+    if projections[0].bias is None:
+        return weight, None
+    return weight, torch.cat([projection.bias for projection in projections]).index_select(0, order)
+
+
+def _layer(x: Tensor, block: Block, places: Places) -> Tensor:
+    mlp, attention = block.mlp, block.attention
+    order = _order(block, x.device)
+    weight, bias = joined(block)
     head_norm = None
     if block.q_norm is not None:
         weights = [block.q_norm.weight.repeat(block.heads), block.k_norm.weight.repeat(block.kv_heads)]
@@ -114,11 +126,15 @@ def _layer(x: Tensor, block: Block, places: Places) -> Tensor:
     return made
 
 
+def pairs(width: int, device: torch.device) -> Tensor:
+    """[D] int64, features of a head such that those that are rotated against each other, i and i + D / 2, are adjacent."""
+    return torch.arange(width, device=device).view(2, -1).t().flatten()
+
+
 def _order(block: Block, device: torch.device) -> Tensor:
-    """Rows of the projections one below the other, such that features that are rotated against each other are adjacent."""
+    """Rows of the three projections one below the other, rotated ones in pairs."""
     width, rotated = block.width, block.heads + block.kv_heads
-    pairs = torch.arange(width, device=device).view(2, -1).t().flatten()
-    turned = (torch.arange(rotated, device=device)[:, None] * width + pairs).flatten()
+    turned = (torch.arange(rotated, device=device)[:, None] * width + pairs(width, device)).flatten()
     rest = torch.arange(rotated * width, (rotated + block.kv_heads) * width, device=device)
     return torch.cat([turned, rest])
 
@@ -152,8 +168,14 @@ class _Norm(torch.autograd.Function):
         return norm_backward(grads[0].clone(), x * rms, rms, weight, grad_weight), grad_weight, None
 
 
-def _plain(base: Any, blocks: Blocks) -> bool:
+def _known(base: Any) -> bool:
+    return base.config.get_text_config(decoder=True).model_type in PLAIN
+
+
+def plain(base: Any, blocks: Blocks) -> bool:
     """Whether all parts are what they are called: linear maps and norms without adapters or hooks."""
+    if not _known(base):
+        return False
     weight = blocks.embedding.weight
     if weight.dtype not in (torch.float32, torch.float64) or weight.device.type != "cpu":
         return False
