@@ -11,6 +11,7 @@ import enum
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -124,12 +125,14 @@ class Sample:
     def __len__(self) -> int:
         return len(self.ids)
 
-    @property
+    @cached_property
     def mask(self) -> np.ndarray:
-        """[T] bool, the tokens a policy gradient may touch: those that the policy wrote."""
-        return self.origin == Origin.POLICY
+        """[T] bool, the tokens a policy gradient may touch: those that the policy wrote. Read only."""
+        mask: np.ndarray = self.origin == int(Origin.POLICY)  # NumPy takes its time over members of an enumeration
+        mask.setflags(write=False)
+        return mask
 
-    @property
+    @cached_property
     def length(self) -> int:
         """Number of tokens that the policy wrote, a final stop token included."""
         return int(self.mask.sum())
@@ -179,7 +182,7 @@ class Sample:
                 array[n:][injected] = outside
             return array
 
-        origin = spread(Origin.PROMPT, Origin.POLICY, np.uint8)
+        origin = spread(int(Origin.PROMPT), int(Origin.POLICY), np.uint8)
         if injected is not None:
             origin[n:][injected] = Origin.INJECTED
         return cls(

@@ -15,7 +15,8 @@ from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from surefoot.errors import ModelError
-from surefoot.policy.stream import AttentionOf, Stream
+from surefoot.policy.stream import Stream
+from surefoot.policy.stream_attention import AttentionOf
 
 
 def set_checkpointing(model: Any, path: str) -> None:

@@ -1,8 +1,8 @@
 """Compiled layers: ``torch.compile`` of the decoder layers in the passes of the trainer.
 
 The layers of a model have the same code, so that one of them is compiled and all run the result. Lengths are symbols in
-it: micro-batches of any shape share the graphs. Attention of a stream (:mod:`surefoot.policy.stream`), whose tables differ
-from one micro-batch to the next, stays as it is, between two graphs. The engine is not compiled.
+it: micro-batches of any shape share the graphs. Attention of a stream (:mod:`surefoot.policy.stream_attention`) has tables that
+differ from one micro-batch to the next, and stays as it is, between two graphs. The engine is not compiled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from surefoot.errors import ModelError
-from surefoot.policy.stream import NAME, attend
+from surefoot.policy.stream_attention import NAME, attend
 
 BACKEND = "inductor"
 # Graphs that one piece of code may have. It has one for each combination of: a single row or several, with a gradient or
@@ -65,6 +65,11 @@ def refuse_without_compiler(device: torch.device) -> None:
             f"model.compile = true needs a C++ compiler, and '{name}' is not found: install one, name it in the environment "
             f"variable CXX, or leave model.compile out"
         )
+
+
+def is_compiled(base: Any) -> bool:
+    """Whether layers of the decoder ``base`` run compiled."""
+    return any(getattr(layer, "surefoot_compile", False) for layer in base.modules())
 
 
 @contextmanager

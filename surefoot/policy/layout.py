@@ -18,7 +18,9 @@ from torch import Tensor
 from surefoot.errors import ModelError
 from surefoot.policy.checkpointing import checkpointed
 from surefoot.policy.compile import compiled
-from surefoot.policy.stream import make_stream, run_stream, shared_tokens, takes_streams, window
+from surefoot.policy.own_decoder import own_decoder
+from surefoot.policy.stream import make_stream, shared_tokens
+from surefoot.policy.stream_attention import run_stream, takes_streams, window
 from surefoot.types import Packed
 
 Layout = Literal["auto", "right", "left", "packed", "shared"]
@@ -56,6 +58,9 @@ def hidden_states(model: Any, packed: Packed, layout: Layout = "right") -> Tenso
     layout = settle(model, packed, layout)
     if layout == "shared" or (layout == "packed" and streams(model, packed)):
         stream = make_stream(packed, model.dtype, share=layout == "shared")
+        own = own_decoder(base, stream.longest)
+        if own is not None:
+            return own(stream)
         with checkpointed(base, stream), compiled(base):
             return run_stream(base, stream).index_select(0, stream.predicts)
     rows = arrange(model, packed, layout)
@@ -81,6 +86,8 @@ def settle(model: Any, packed: Packed, layout: Layout) -> Layout:
     if not streams(model, packed):
         return "right"
     lengths = packed.lengths - 1
+    if own_decoder(decoder(model), int(lengths.max())) is not None:
+        return "shared"
     padded, packed_tokens, shared = len(lengths) * int(lengths.max()), int(lengths.sum()), shared_tokens(packed)
     if shared <= GAIN * min(padded, packed_tokens):
         return "shared"

@@ -16,10 +16,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from surefoot.policy.autocast import no_autocast
+from surefoot.policy.blocks import Block, Blocks, read_blocks
 from surefoot.policy.head import HALF, Head, agrees, find_head
-from surefoot.rollout.blocks import Block, Blocks, read_blocks
+from surefoot.policy.layout import decoder
 from surefoot.rollout.cache import PreallocatedCache, PreallocatedLayer, new_cache
+from surefoot.rollout.plain import Plain
 from surefoot.rollout.slots import Held, Slots, least_columns
+
+# No longer sequence is looked at when a decode step is proved.
+PROBE_LENGTH = 128
 
 
 class Decoder:
@@ -33,6 +38,23 @@ class Decoder:
     def __init__(self, blocks: Blocks, head: Head) -> None:
         self.blocks, self.head = blocks, head
         self._angles: dict[str, tuple[Tensor, Tensor]] = {}
+        self.plain: Plain | None = None
+
+    def begin(self, base: Any, length: int) -> None:
+        """Look at the weights as they are now, before the first step of a call.
+
+        Args:
+            base: the decoder of Transformers.
+            length: the longest sequence that the steps will see.
+        """
+        # Under autocast a sum would be rounded with its products, and the residual stream with it.
+        rounds = torch.is_autocast_enabled(self.blocks.embedding.weight.device.type)
+        self.plain = None if rounds else Plain.of(base, self.blocks, length)
+
+    def admit(self, slots: Slots, cache: PreallocatedCache, lengths: Tensor, repeats: Tensor) -> None:
+        """Take prompts over from the cache of a forward pass, see :meth:`Slots.admit`."""
+        prompts = held_by(cache)
+        slots.admit(prompts if self.plain is None else Plain.in_pairs(prompts), lengths, repeats)
 
     def step(self, ids: Tensor, slots: Slots, head: Head | None = None) -> Tensor:
         """[n, V] logits after the tokens [n] of all rows, which are written into the slots.
@@ -43,9 +65,11 @@ class Decoder:
             head: makes the logits instead of the model's own head.
         """
         slots.advance()
-        columns, masks = slots.look()
         position = slots.position
+        if self.plain is not None:
+            return (head or self.head).logits(self.blocks.norm(self._plain_step(self.plain, ids, slots, position)))
         self._reach(slots.width + slots.columns + 1)
+        columns, masks = slots.look()
         # Rows that are over run on until they leave, and may run over the end of the table.
         turns = {
             name: tuple(table.index_select(0, position.clamp(max=len(table) - 1))[:, None] for table in tables)
@@ -61,6 +85,21 @@ class Decoder:
             made = block.mlp(block.before_mlp(x))
             x = x + (made if block.after_mlp is None else block.after_mlp(made))
         return (head or self.head).logits(self.blocks.norm(x))
+
+    def _plain_step(self, plain: Plain, ids: Tensor, slots: Slots, position: Tensor) -> Tensor:
+        """[n, d], the tokens behind the last layer."""
+        columns, masks = slots.look()
+        turns = plain.turns.index_select(0, position.clamp(max=len(plain.turns) - 1))
+        x = self.blocks.embedding(ids)
+        for number, (block, held) in enumerate(zip(self.blocks.layers, slots.layers, strict=True)):
+            q, k, v = plain.heads(number, x, turns)
+            keys, values = held.own
+            keys[: len(ids), :, slots.column] = k
+            values[: len(ids), :, slots.column] = v
+            seen = attend(q, held, slots, columns, masks[block.window], 1.0, None)
+            x = torch.addmm(x, seen.reshape(len(ids), -1), block.attention.o_proj.weight.t())
+            x = plain.feed_forward(block, x)
+        return x
 
     def _reach(self, length: int) -> None:
         for rotation in {block.rotation for block in self.blocks.layers}:
@@ -115,7 +154,7 @@ def attend(
     before = max(0, columns.start - (room - least))  # further columns without weight, in front and behind
     behind = least - own - before
     columns = slice(columns.start - before, columns.stop + behind)
-    q = q * scale
+    q = q * scale if scale != 1.0 else q
     keys, values = (kept[:n, :, columns] for kept in held.own)
     prompt_keys, prompt_values = held.prompt
     groups, length = len(prompt_keys), prompt_keys.shape[2]
@@ -167,7 +206,7 @@ def find_decoder(model: Any) -> Decoder | None:
     """
     if model.dtype in HALF:
         return None
-    blocks = read_blocks(model)
+    blocks = read_blocks(decoder(model))
     name = type(model).__name__
     if blocks is None:
         warnings.warn(
@@ -181,7 +220,9 @@ def find_decoder(model: Any) -> Decoder | None:
         return None
     made = Decoder(blocks, head)
     with torch.inference_mode():
-        if all(agrees(ours, theirs) for ours, theirs in zip(*_probe(model, made), strict=True)):
+        right = _proved(model, made)
+        made.begin(decoder(model), PROBE_LENGTH)
+        if right and (made.plain is None or _proved(model, made)):
             return made
     warnings.warn(
         f"{name}'s own forward gives other logits than the decode step for {model.config.model_type}: tokens are "
@@ -189,6 +230,10 @@ def find_decoder(model: Any) -> Decoder | None:
         stacklevel=3,
     )
     return None
+
+
+def _proved(model: Any, made: Decoder) -> bool:
+    return all(agrees(ours, theirs) for ours, theirs in zip(*_probe(model, made), strict=True))
 
 
 def _probe(model: Any, made: Decoder) -> tuple[list[Tensor], list[Tensor]]:
@@ -205,7 +250,7 @@ def _probe(model: Any, made: Decoder) -> tuple[list[Tensor], list[Tensor]]:
     model(input_ids=prompts, cache=cache, use_cache=True)
     slots = Slots(made.blocks, 3, steps + 1)
     repeats = torch.tensor([2, 1], device=device)
-    slots.admit(held_by(cache), torch.full_like(repeats, length), repeats)
+    made.admit(slots, cache, torch.full_like(repeats, length), repeats)
     rows, ours, theirs = prompts.repeat_interleave(repeats, dim=0), [], []
     for step in range(steps):
         ids = torch.arange(3, device=device) * (step + 1) % vocabulary

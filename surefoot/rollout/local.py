@@ -21,10 +21,11 @@ from transformers import PreTrainedModel
 
 from surefoot.errors import ConfigError, DataError, ModelError
 from surefoot.policy.autocast import Autocast, autocast
+from surefoot.policy.blocks import read_blocks
 from surefoot.policy.head import Head
-from surefoot.rollout.blocks import read_blocks
+from surefoot.policy.layout import decoder
 from surefoot.rollout.cache import PreallocatedCache
-from surefoot.rollout.decode import Decoder, find_decoder, held_by
+from surefoot.rollout.decode import Decoder, find_decoder
 from surefoot.rollout.engine import Request, Sampling, check_budget
 from surefoot.rollout.forward import Forward
 from surefoot.rollout.quantise import quantised
@@ -111,6 +112,8 @@ class LocalEngine:
             # The float32 copy of the head's weights is made once for all steps, and forgotten with the weights.
             head = self.head.widened() if self.head is not None and self.head.widens else None
             refill = self.decoder is not None
+            if self.decoder is not None:
+                self.decoder.begin(decoder(self._forward.model), max(map(_longest, requests), default=1))
             equal_lengths = self._forward.equal_lengths
             for wave in plan(requests, self.max_batch_tokens, equal_lengths=equal_lengths, refill=refill):
                 rows = Rows(self.model.device, wave, requests)
@@ -133,7 +136,7 @@ class LocalEngine:
             model = quantised(self.model)
         self._forward = Forward(model)
         if self.decoder is not None:  # proved on the weights as they are; rounding would hide a small difference
-            blocks = read_blocks(model)
+            blocks = read_blocks(decoder(model))
             assert blocks is not None
             self.decoder = Decoder(blocks, self.decoder.head)
         self._rounded = now
@@ -191,9 +194,9 @@ class LocalEngine:
             # The longest prompt comes first, so that it says how many fit.
             count = min(len(prompts), max(1, PREFILL_TOKENS // len(prompts[0])))
             logits, cache = self._forward.prompts(prompts[:count], head)
-            assert isinstance(cache, PreallocatedCache)
+            assert isinstance(cache, PreallocatedCache) and self.decoder is not None
             chosen = slice(first, first + count)
-            slots.admit(held_by(cache), rows.lengths[chosen], rows.repeats[chosen])
+            self.decoder.admit(slots, cache, rows.lengths[chosen], rows.repeats[chosen])
             rows.admit(sum(rows.counts[chosen]))
             made.append(logits.repeat_interleave(rows.repeats[chosen], dim=0))
             first += count
@@ -220,6 +223,10 @@ class LocalEngine:
             columns = torch.arange(rows.longest + step + 1, device=own.device)
             mask = (columns >= (rows.longest - own)[:, None]).long() if padded else None
             logits = self._forward(ids[:, None], (own + step)[:, None], mask, cache, head)
+
+
+def _longest(request: Request) -> int:
+    return len(request.prompt_ids) + request.sampling.max_new_tokens
 
 
 def _drawn(logits: Tensor, rows: Rows, sampling: Sampling) -> Draw:

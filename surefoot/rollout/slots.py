@@ -7,16 +7,20 @@ rotated), so that the order of columns does not matter, and no row lives longer 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from surefoot.rollout.blocks import Block, Blocks
+from surefoot.policy.blocks import Block, Blocks
 
 # PyTorch multiplies batches of matrices on a CPU in a plain loop, up to 8 times slower than otherwise, where one product
 # has fewer multiplications than this.
 LEAST_PRODUCT = 400
+# The room of a row grows by this factor whenever it is full. Keys that are far apart in memory are read several times more
+# slowly than those that follow one another, so that room for tokens to come costs time at every step.
+GROWTH = 1.25
 # Prompts without a row are dropped when they are this share of all that are held.
 DROP_SHARE = 0.25
 
@@ -27,7 +31,7 @@ class Held:
 
     Attributes:
         prompt: two tensors [G, H, P, D], padded on the left.
-        own: two tensors [R, H, W, D]; row i of the batch is row i here. Columns beyond the budget are never written.
+        own: two tensors [R, H, W, D]; row i of the batch is row i here. W grows up to the columns that a row may need.
     """
 
     prompt: tuple[Tensor, Tensor]
@@ -55,7 +59,7 @@ class Slots:
         self.device, dtype = weight.device, weight.dtype
         self.windows = blocks.windows
         self.columns = max(1, budget - 1)
-        self.layers = [_empty(block, rows, self.columns, self.device, dtype) for block in blocks.layers]
+        self.layers = [_empty(block, rows, self.device, dtype) for block in blocks.layers]
         self.lengths = torch.zeros(0, dtype=torch.int64, device=self.device)
         self.group, self.born = self.lengths.clone(), self.lengths.clone()
         self.tick = -1
@@ -99,6 +103,20 @@ class Slots:
     def advance(self) -> None:
         """One token more for every row."""
         self.tick += 1
+        room = self.layers[0].own[0].shape[2]
+        if self.column >= room:
+            wider = min(self.columns, math.ceil(GROWTH * room))
+            for held in self.layers:
+                held.own = (self._wider(held.own[0], wider), self._wider(held.own[1], wider))
+
+    def _wider(self, old: Tensor, width: int) -> Tensor:
+        """Room for further columns, all zero: a place that is masked is multiplied by 0, which needs a finite number."""
+        new = old.new_empty((*old.shape[:2], width, old.shape[3]))
+        room, rows = old.shape[2], len(self.group)
+        new[:rows, :, :room] = old[:rows]
+        new[rows:] = 0
+        new[:rows, :, room:] = 0
+        return new
 
     @property
     def column(self) -> int:
@@ -161,11 +179,10 @@ class Slots:
         return mask.masked_fill_(~seen, -torch.inf)[:, None, None]
 
 
-def _empty(block: Block, rows: int, columns: int, device: torch.device, dtype: torch.dtype) -> Held:
-    """Zeros, since a place that is masked is multiplied by 0, which is not 0 for what is not finite."""
+def _empty(block: Block, rows: int, device: torch.device, dtype: torch.dtype) -> Held:
+    """Room for the first tokens: as much as one product takes at least, and one column in any case."""
     prompt = (0, block.kv_heads, 0, block.width)
-    least = least_columns(block.heads // block.kv_heads, block.width)
-    own = (rows, block.kv_heads, max(columns, least), block.width)
+    own = (rows, block.kv_heads, least_columns(block.heads // block.kv_heads, block.width), block.width)
     keys, values = (torch.zeros(own, dtype=dtype, device=device) for _ in range(2))
     nothing = torch.zeros(prompt, dtype=dtype, device=device)
     return Held((nothing, nothing), (keys, values))

@@ -142,7 +142,7 @@ class Renderer:
         Nothing else is in it, no tool output above all: what such tokens stood between is set apart by a line break.
         Special tokens are left out.
         """
-        kept = np.isin(sample.origin, (Origin.POLICY, Origin.INJECTED))
+        kept = (sample.origin == int(Origin.POLICY)) | (sample.origin == int(Origin.INJECTED))
         return self._text(sample.ids[kept], np.flatnonzero(kept))
 
     def _text(self, ids: np.ndarray, places: np.ndarray) -> str:

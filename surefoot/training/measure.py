@@ -51,7 +51,7 @@ def _measure_sample(sample: Sample, score: Score, report: StepReport) -> None:
     report.add("reward/no_answer", score.status == "no_answer")
     report.add("length/mean", sample.length)
     report.add("length/truncated", cut)
-    report.add("length/interrupted", bool((sample.origin == Origin.INJECTED).any()))
+    report.add("length/interrupted", bool((sample.origin == int(Origin.INJECTED)).any()))
     report.total("tokens/generated", sample.length)
     # Minus the mean log-probability of sampled tokens estimates the entropy of what was sampled from.
     logp = sample.logp_behaviour[sample.mask]

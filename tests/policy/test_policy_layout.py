@@ -186,9 +186,10 @@ def test_a_shared_prompt_is_in_the_stream_once() -> None:
 
 
 def test_auto_takes_what_has_the_fewest_tokens() -> None:
-    model = build("llama")
+    model = build("granite")
     assert settle(model, packed_of(families()), "auto") == "shared"
     assert settle(model, packed_of(some_samples(((3, 4), (2, 5), (1, 6)))), "auto") == "right"
+    assert settle(build("llama"), packed_of(some_samples(((3, 4), (2, 5), (1, 6)))), "auto") == "shared"  # no padding
     assert settle(model, packed_of(some_samples(((3, 4), (2, 15), (1, 1)))), "auto") == "packed"
 
 

@@ -15,7 +15,7 @@ from surefoot.policy.critic import make_critic
 from surefoot.policy.loading import Policy, load_policy
 from surefoot.policy.logprob import token_logprobs
 from surefoot.policy.packing import count, pack
-from surefoot.policy.stream import takes_streams
+from surefoot.policy.stream_attention import takes_streams
 from surefoot.training import state as states
 from surefoot.training.config import OptimiserConfig
 from surefoot.training.critic import CriticLearner, explained_variance

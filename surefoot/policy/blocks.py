@@ -1,4 +1,4 @@
-"""A decoder read as blocks: the model's own modules and parameters, in the order in which one new token needs them.
+"""A decoder read as blocks: the model's own modules and parameters, in the order in which a token needs them.
 
 Nothing is copied. The projections, norms and feed-forward parts are the model's modules and are called as such, so
 that weights which change at every step, tied weights and adapters inside a projection need no further care; what is
@@ -12,8 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-
-from surefoot.policy.layout import decoder
 
 # Architectures whose attention is written down here, as Transformers calls them. Others may look the same and differ
 # in a place that a few tokens do not show (a window, a position that is left out), so that they are not taken.
@@ -88,12 +86,11 @@ class Blocks:
         return cos[0], sin
 
 
-def read_blocks(model: Any) -> Blocks | None:
-    """The blocks of a causal language model of Transformers, or None where it is not of a known architecture."""
-    config = model.config.get_text_config(decoder=True)
+def read_blocks(base: Any) -> Blocks | None:
+    """The blocks of a decoder of Transformers (without its head), or None where it is not of a known architecture."""
+    config = base.config.get_text_config(decoder=True)
     if config.model_type not in KNOWN or getattr(config, "use_bidirectional_attention", None):
         return None
-    base = decoder(model)
     rotary = getattr(base, "rotary_emb", None)
     kinds = getattr(rotary, "rope_type", None)
     if not {*(kinds.values() if isinstance(kinds, dict) else [kinds])} <= FIXED_ROTATIONS:
