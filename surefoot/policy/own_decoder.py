@@ -175,7 +175,13 @@ def _known(base: Any) -> bool:
 
 
 def plain(base: Any, blocks: Blocks, linear: tuple[type[nn.Module], ...] = (nn.Linear,)) -> bool:
-    """Whether all parts are what they are called: linear maps (of these classes) and norms without adapters or hooks."""
+    """Whether all parts are what they are called: linear maps and norms without adapters or hooks.
+
+    Args:
+        base: the decoder of Transformers.
+        blocks: its layers.
+        linear: classes of linear maps that may stand behind the attention and in the feed-forward part.
+    """
     if not _known(base):
         return False
     weight = blocks.embedding.weight
@@ -187,7 +193,7 @@ def plain(base: Any, blocks: Blocks, linear: tuple[type[nn.Module], ...] = (nn.L
         attention, mlp = block.attention, block.mlp
         with_bias = block.projections
         without = (attention.o_proj, mlp.gate_proj, mlp.up_proj, mlp.down_proj)
-        if any(type(part) not in linear for part in (*with_bias, *without)):
+        if any(type(part) is not nn.Linear for part in with_bias) or any(type(part) not in linear for part in without):
             return False
         if any(part.bias is not None for part in without) or len({part.bias is None for part in with_bias}) > 1:
             return False
