@@ -10,7 +10,9 @@ it is rounded (or cut off) from: 0.333333 is 1/3, 0.333 is not, 2.9999999 is not
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from fractions import Fraction
+from itertools import islice
 from typing import Any
 
 from surefoot.rewards.latex import LONGEST, is_safe, spelled
@@ -147,7 +149,7 @@ def _parsed(text: str) -> Any:
 def _same_number(gold: str, a: Any, given: str, b: Any, digits: int) -> bool:
     import sympy
 
-    a, b = (sympy.nsimplify(x.doit(), rational=True) if x.has(sympy.Float) else x.doit() for x in (a, b))
+    a, b = _exact(a), _exact(b)
     if a == b:
         return True
     if a.is_finite is False or b.is_finite is False:
@@ -170,10 +172,12 @@ def _same_expression(a: Any, b: Any) -> bool:
     """Equal at points: cheaper and safer than to simplify, and surer than to compare forms."""
     import sympy
 
-    values = _at_points(a, b)
-    if any(not _close(x, y) for x, y in values):
-        return False
-    return len(values) >= _ENOUGH or bool(sympy.simplify(a - b) == 0)
+    for agreed, (x, y) in enumerate(_at_points(a, b), start=1):
+        if not _close(x, y):
+            return False
+        if agreed == _ENOUGH:
+            return True
+    return bool(sympy.simplify(a - b) == 0)
 
 
 def _same_equation(a: Any, b: Any) -> bool:
@@ -181,16 +185,16 @@ def _same_equation(a: Any, b: Any) -> bool:
     left, right = a.lhs - a.rhs, b.lhs - b.rhs
     if left.free_symbols != right.free_symbols or not left.free_symbols:
         return False
-    values = [(x, y) for x, y in _at_points(left, right) if x != 0 and y != 0]
-    return len(values) >= _ENOUGH and all(_close(x * values[0][1], y * values[0][0]) for x, y in values[1:])
+    values = [pair for pair in islice(_at_points(left, right), _ENOUGH) if 0 not in pair]
+    return len(values) == _ENOUGH and all(_close(x * values[0][1], y * values[0][0]) for x, y in values[1:])
 
 
-def _at_points(a: Any, b: Any) -> list[tuple[Any, Any]]:
+def _at_points(a: Any, b: Any) -> Iterator[tuple[Any, Any]]:
     """Values of both at fixed points, positive and negative ones, where both have any."""
     import sympy
 
+    a, b = _exact(a), _exact(b)
     names = sorted(a.free_symbols | b.free_symbols, key=str)
-    values = []
     for shift in range(_POINTS):
         # Fractions of primes, so that no two variables or points are related by accident.
         point = {
@@ -199,8 +203,15 @@ def _at_points(a: Any, b: Any) -> list[tuple[Any, Any]]:
         }
         pair = [sympy.N(x.subs(point), _PRECISION) for x in (a, b)]
         if all(x.is_number and x.is_finite for x in pair):
-            values.append((pair[0], pair[1]))
-    return values
+            yield pair[0], pair[1]
+
+
+def _exact(x: Any) -> Any:
+    """With decimals as the fractions that they spell."""
+    import sympy
+
+    x = x.doit()
+    return sympy.nsimplify(x, rational=True) if x.has(sympy.Float) else x
 
 
 def _close(x: Any, y: Any) -> bool:
