@@ -21,8 +21,12 @@ from surefoot.tasks.numerals import read_numeral
 
 _DECIMAL = re.compile(r"[+-]?[0-9]*\.([0-9]+)")
 _FRAC = re.compile(r"([+-]?)\s*\\frac\s*\{\s*([+-]?[0-9]+)\s*\}\s*\{\s*([+-]?[0-9]+)\s*\}")
-_WORD = re.compile(r"[^\W\d_]{4,}|(?i:yes|no|odd|not|non)(?![a-z])")
-_SYMBOLS = re.compile(r"[\\^_{}=<>+*/0-9]")
+_SCIENTIFIC = re.compile(r"([+-]?[0-9.]+)\s*\\(?:times|cdot)\s*10\s*\^\s*\{?\s*([+-]?[0-9]{1,5})\s*\}?")
+_RECURRING = re.compile(r"([+-]?)([0-9]*)\.([0-9]*)\\overline\s*\{\s*([0-9]+)\s*\}")
+_WORD = re.compile(r"(?<![\\A-Za-z])[^\W\d_]{4,}|(?<![\\A-Za-z])(?i:yes|no|odd|not|non)(?![A-Za-z])")
+_RELATED = re.compile(
+    r"\\(?:sim|cong|equiv|to|(?:long|Long)?(?:left)?(?:right|Right)arrow|ne|mid|propto|implies|iff|pmod|bmod|mod)(?![A-Za-z])"
+)
 _PRECISION = 60
 _POINTS, _ENOUGH = 8, 4
 _PRIMES = (101, 13, 149, 61, 223, 31, 89, 173, 43, 127, 71, 19, 199, 53, 107, 37, 151)
@@ -57,12 +61,23 @@ def equal(gold: str, given: str, digits: int) -> bool:
 
 
 def number(text: str) -> Fraction | None:
-    """The exact value of a numeral or of a fraction of two."""
+    r"""The exact value of a numeral, a fraction of two, a recurring decimal, or a power of ten times a numeral.
+
+    >>> number(r"-\\frac{1}{3}") == -number(r"0.\\overline{3}"), number(r"1.5 \\times 10^{-1}") == number("3/20")
+    (True, True)
+    """
     fraction = _FRAC.fullmatch(text)
     if fraction and len(text) <= LONGEST and int(fraction[3]):
         value = Fraction(int(fraction[2]), int(fraction[3]))
         return -value if fraction[1] == "-" else value
-    numeral = read_numeral(text)
+    recurring = _RECURRING.fullmatch(text)
+    if recurring and len(text) <= LONGEST:
+        sign, whole, part, period = recurring.groups()
+        value = Fraction(int(whole + part or 0) * (10 ** len(period) - 1) + int(period))
+        value /= 10 ** len(part) * (10 ** len(period) - 1)
+        return -value if sign == "-" else value
+    scientific = _SCIENTIFIC.fullmatch(text)
+    numeral = read_numeral(f"{scientific[1]}e{scientific[2]}" if scientific else text)
     return numeral.value if numeral else None
 
 
@@ -76,7 +91,9 @@ def _cheap(gold: str, given: str, digits: int) -> bool:
         return False
     if _is_word(gold) or _is_word(given):
         return _letters(gold) == _letters(given)
-    if "..." in gold + given or ":" in gold + given or not gold or not given or not is_safe(gold) or not is_safe(given):
+    if any("..." in text or ":" in text or _RELATED.search(text) for text in (gold, given)):
+        return False
+    if not gold or not given or not is_safe(gold) or not is_safe(given):
         return False
     raise Undecided
 
@@ -109,7 +126,7 @@ def _squeezed(text: str) -> str:
 
 
 def _is_word(text: str) -> bool:
-    return bool(_WORD.search(text)) and not _SYMBOLS.search(text)
+    return r"\begin" not in text and bool(_WORD.search(text))
 
 
 def _letters(text: str) -> str:
@@ -134,6 +151,8 @@ def _algebra(gold: str, given: str, digits: int) -> bool:
 
 
 def _parsed(text: str) -> Any:
+    if "$" in text:  # it would end the formula early, and the library go on to another one
+        return None
     from math_verify import LatexExtractionConfig, parse
 
     found = parse(

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def test_splitting(how: str, text: str, expected: list[str]):
 def test_steps_lie_in_the_text_in_order(text: str, how: str):
     spans = split_steps(text, how)
     assert all(0 <= start < end <= len(text) and text[start:end] == text[start:end].strip() for start, end in spans)
-    assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
 
 
 @pytest.mark.parametrize(
