@@ -63,7 +63,7 @@ def equal(gold: str, given: str, digits: int) -> bool:
 def number(text: str) -> Fraction | None:
     r"""The exact value of a numeral, a fraction of two, a recurring decimal, or a power of ten times a numeral.
 
-    >>> number(r"-\\frac{1}{3}") == -number(r"0.\\overline{3}"), number(r"1.5 \\times 10^{-1}") == number("3/20")
+    >>> number(r"-\frac{1}{3}") == -number(r"0.\overline{3}"), number(r"1.5 \times 10^{-1}") == number("3/20")
     (True, True)
     """
     fraction = _FRAC.fullmatch(text)
