@@ -16,13 +16,25 @@ from typing import Any
 
 from surefoot.errors import SandboxError
 from surefoot.rewards.sandbox.config import SandboxConfig
+from surefoot.rewards.sandbox.guest import landlock
 
 AUTOMATIC = ("namespaces", "bubblewrap", "seccomp")
 """The order in which 'auto' tries."""
 
-_MODULES = (
-    "frames values kernel filter landlock folder root confine program checker supervise zygote".split()
-)  # each after those that it imports
+_MODULES = [
+    "frames",
+    "values",
+    "kernel",
+    "filter",
+    "landlock",
+    "folder",
+    "root",
+    "confine",
+    "program",
+    "checker",
+    "supervise",
+    "zygote",
+]  # each after those that it imports
 _BOOT = """
 import json, os, sys, types
 inlet, outlet = os.dup(0), os.dup(1)
@@ -94,13 +106,13 @@ def _namespaces(config: SandboxConfig) -> Backend:
 
 def _seccomp(config: SandboxConfig) -> Backend:
     walls = _walls(config)
-    if not _landlock():
-        raise SandboxError("sandbox.isolation = 'seccomp' needs Landlock (Linux 5.13 or newer, not switched off)")
+    if landlock.version() < 3:  # the first that guards files against being emptied
+        raise SandboxError("sandbox.isolation = 'seccomp' needs Landlock (Linux 6.2 or newer, not switched off)")
     return Backend("seccomp", _python(), _environment(), walls)
 
 
 def _rlimits(config: SandboxConfig) -> Backend:
-    return Backend("rlimits", _python(), _environment(), _walls(config, filter=False, landlock=False))
+    return Backend("rlimits", _python(), _environment(), _walls(config, weak=True))
 
 
 def _bubblewrap(config: SandboxConfig) -> Backend:
@@ -110,9 +122,7 @@ def _bubblewrap(config: SandboxConfig) -> Backend:
     command = [program, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
     walls = _walls(config)
     for path in walls["readable"]:
-        command += (
-            ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind-try", path, path]
-        )
+        command += ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind-try", path, path]
     python = os.path.realpath(sys.executable)
     command += ["--ro-bind-try", python, python, "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
     for name, value in _environment().items():
@@ -140,10 +150,8 @@ def _docker(config: SandboxConfig) -> Backend:
     return Backend("docker", [program, *command], dict(os.environ), walls, "/tmp", [program, "kill", name])
 
 
-def _walls(
-    config: SandboxConfig, *, namespaces: bool = False, filter: bool = True, landlock: bool = True
-) -> dict[str, Any]:
-    walls = {"namespaces": namespaces, "filter": filter, "landlock": landlock and not namespaces}
+def _walls(config: SandboxConfig, *, namespaces: bool = False, weak: bool = False) -> dict[str, Any]:
+    walls = {"namespaces": namespaces, "filter": not weak, "landlock": not (weak or namespaces)}
     libraries = {os.path.join(sys.base_prefix, "lib"), os.path.join(sys.base_exec_prefix, "lib")}
     path = []
     if config.preload:
@@ -159,12 +167,6 @@ def _python() -> list[str]:
 
 def _environment() -> dict[str, str]:
     return {"PYTHONHASHSEED": "0"}
-
-
-def _landlock() -> int:
-    from surefoot.rewards.sandbox.guest import landlock
-
-    return landlock.version()
 
 
 _KINDS: dict[str, Callable[[SandboxConfig], Backend]] = {

@@ -72,7 +72,9 @@ class Sandbox:
         """Run one job on the next worker that is free."""
         limits = job.limits or self.limits
         if limits.processes > 1 and self.isolation != "namespaces":
-            raise SandboxError(f"Limits(processes={limits.processes}) needs the level 'namespaces', not '{self.isolation}'")
+            raise SandboxError(
+                f"Limits(processes={limits.processes}) needs the level 'namespaces', not '{self.isolation}'"
+            )
         text = ""
         for _ in range(ATTEMPTS):
             worker = self._free.get()
@@ -81,9 +83,11 @@ class Sandbox:
                 return worker.run(job, limits)
             except WorkerFailure as failure:
                 text = str(failure)
-                worker = self._drop(worker)
+                self._drop(worker)
+                worker = None
             except BaseException:  # an interrupt between the job and its reply
-                worker = self._drop(worker)
+                self._drop(worker)
+                worker = None
                 raise
             finally:
                 self._free.put(worker)
@@ -124,3 +128,16 @@ class Sandbox:
 def _close_all(workers: set[Worker]) -> None:
     for worker in list(workers):
         worker.close()
+
+
+def shared(config: SandboxConfig) -> Sandbox:
+    """The sandbox of this configuration that all of this process use; it lives as long as the process."""
+    key = config.model_dump_json()
+    with _shared_lock:
+        if key not in _shared:
+            _shared[key] = Sandbox(config)
+        return _shared[key]
+
+
+_shared: dict[str, Sandbox] = {}
+_shared_lock = threading.Lock()

@@ -39,7 +39,7 @@ class Worker:
         self.folder = tempfile.mkdtemp(prefix="surefoot-sandbox-")
         os.chmod(self.folder, 0o711)  # the program may be another user
         self.backend = backend
-        self.errors = tempfile.TemporaryFile()
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115
         try:
             self.process = subprocess.Popen(
                 backend.command,
@@ -124,7 +124,7 @@ class Worker:
             reply = json.loads(self._exactly(int.from_bytes(self._exactly(4, deadline), "big"), deadline))
         except (OSError, EOFError, ValueError) as error:
             raise WorkerFailure(f"the worker has ended: {error}{self._said()}") from None
-        return reply  # type: ignore[no-any-return]
+        return reply
 
     def _exactly(self, size: int, deadline: float) -> bytes:
         data = bytearray()

@@ -120,10 +120,10 @@ def _outcome(name: str, answer: dict[str, Any]) -> Any:
     kind = getattr(builtins, raised, None)
     if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, AssertionError):
         try:
-            error = kind(text)
+            again = kind(text)
         except Exception:  # UnicodeDecodeError wants five arguments
-            error = RemoteError(f"{raised}: {text}")
-        raise error
+            again = RemoteError(f"{raised}: {text}")
+        raise again
     raise RemoteError(f"{raised}: {text}")
 
 

@@ -39,6 +39,7 @@ def confine(spec: Mapping[str, Any], limits: Limits, folder: str, writable: Sequ
     if spec.get("become_nobody"):
         root.become_nobody()
         alone = True
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     os.chdir(folder)
     set_limits(limits, alone)
     if not spec["filter"]:
@@ -47,7 +48,7 @@ def confine(spec: Mapping[str, Any], limits: Limits, folder: str, writable: Sequ
     if spec["landlock"]:
         landlock.restrict([*spec["readable"], "/dev/urandom"], [*writable, "/dev/null"])
     kernel.drop_capabilities()
-    filter.install(forks=limits["processes"] > 1, signals=bool(spec["namespaces"]))
+    filter.install(forks=limits["processes"] > 1, own_world=bool(spec["namespaces"]))
 
 
 def set_limits(limits: Limits, alone: bool) -> None:

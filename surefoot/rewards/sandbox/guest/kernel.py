@@ -29,7 +29,7 @@ class Header(ctypes.Structure):
     _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
 
 
-def call(number: int, *arguments: int | bytes | None | ctypes._CData) -> int:  # type: ignore[name-defined]
+def call(number: int, *arguments: int | bytes | ctypes._CData | None) -> int:
     """A raw system call.
 
     Raises:

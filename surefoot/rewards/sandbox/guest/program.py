@@ -81,9 +81,9 @@ def _serve(names: dict[str, Any]) -> None:
 def resolve(names: Mapping[str, Any], name: str) -> Callable[..., Any]:
     """The function of that name, or the method of that name of ``Solution``, as LeetCode has it."""
     if name in names:
-        return names[name]  # type: ignore[no-any-return]
+        return names[name]
     if "Solution" in names:
-        return getattr(names["Solution"](), name)  # type: ignore[no-any-return]
+        return getattr(names["Solution"](), name)
     raise NameError(f"the program defines no function '{name}'")
 
 
@@ -125,7 +125,7 @@ def _finish(code: int) -> NoReturn:
 
 
 def _open_standard_files() -> None:
-    sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)
-    sys.stdout = open(1, "w", encoding="utf-8", errors="surrogateescape", closefd=False)
-    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+    sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]

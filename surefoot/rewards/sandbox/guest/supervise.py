@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import checker, confine, folder, kernel, program, root
-from .frames import LARGEST, read_exactly, read_frame, write_frame
+from .frames import LARGEST, Closed, read_exactly, read_frame, write_frame
 
 TICK = 0.05  # seconds between two looks at how full the folder is
 READY = b"r"
@@ -100,7 +100,7 @@ def _place(spec: Mapping[str, Any], limits: Mapping[str, Any]) -> str:
         root.fresh_tmp(limits["disk"], limits["entries"])
         return "/tmp"
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-    place = os.path.join(spec["folder"], f"{os.getpid()}-{time.monotonic_ns()}")
+    place = os.path.join(spec["folder"], os.urandom(16).hex())
     os.mkdir(place, 0o777)
     os.chmod(place, 0o777)  # the program may be another user; the folder above is closed to others
     return place
@@ -159,7 +159,7 @@ def _watch(watch: Watch, children: list[Child], inlet: int, place: str | None) -
         wait = remaining if place is None else min(remaining, TICK)
         for fd, _ in poll.poll(wait * 1000):
             if fd == inlet:
-                os._exit(1)  # nobody is there any more
+                raise Closed("nobody waits for the reply")
             elif fd == children[-1].watch:
                 ended = True
             elif fd == watch.stdin_fd:

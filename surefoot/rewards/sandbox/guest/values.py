@@ -46,7 +46,7 @@ def encode(value: Any, depth: int = 0) -> Any:
         return {"type": "dict", "value": pairs}
     for kind in (list, tuple, set, frozenset):
         if isinstance(value, kind):
-            items = [encode(item, depth + 1) for item in kind.__iter__(value)]
+            items = [encode(item, depth + 1) for item in kind.__iter__(value)]  # type: ignore[arg-type]
             return items if kind is list else {"type": kind.__name__, "value": items}
     if callable(getattr(value, "tolist", None)):  # NumPy
         return encode(value.tolist(), depth + 1)
@@ -67,7 +67,7 @@ def decode(message: Any) -> Any:
     try:
         if kind == "dict":
             return {decode(key): decode(item) for key, item in value}  # type: ignore[union-attr]
-        return _READERS[kind](value)  # type: ignore[index]
+        return _READERS[kind](value)  # type: ignore[index,operator]
     except (KeyError, TypeError, ValueError) as error:
         raise Unencodable(f"not a value: {type(error).__name__}: {error}") from None
 

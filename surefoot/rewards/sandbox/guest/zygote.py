@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
@@ -15,11 +16,11 @@ from typing import Any, NoReturn
 from . import kernel, landlock, root, supervise
 from .frames import read_frame, write_frame
 
-COMMON = (
-    "abc array ast atexit bisect calendar cmath collections collections.abc contextlib copy csv dataclasses datetime "
-    "decimal enum fractions functools hashlib heapq importlib io itertools json linecache math numbers operator os "
-    "pprint queue random re statistics string struct sys textwrap threading time traceback types typing unicodedata zlib"
-).split()
+COMMON = """
+abc array ast atexit bisect calendar cmath collections collections.abc contextlib copy csv dataclasses datetime
+decimal enum fractions functools hashlib heapq importlib io itertools json linecache math numbers operator os pprint
+queue random re statistics string struct sys textwrap threading time traceback types typing unicodedata zlib
+"""
 
 
 def main(inlet: int, outlet: int) -> NoReturn:
@@ -30,7 +31,7 @@ def main(inlet: int, outlet: int) -> NoReturn:
     spec = read_frame(inlet)
     sys.path += spec["path"]
     try:
-        for name in (*COMMON, *spec["preload"]):
+        for name in (*COMMON.split(), *spec["preload"]):
             importlib.import_module(name)
         held = _enter(spec, inlet, outlet)
     except BaseException:
@@ -96,7 +97,7 @@ def _supervise(inlet: int, outlet: int, spec: Mapping[str, Any]) -> NoReturn:
     try:
         supervise.run(inlet, outlet, spec)
     except BaseException:
-        write_frame(outlet, {"failed": traceback.format_exc(limit=-3)})
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):
+            write_frame(outlet, {"failed": traceback.format_exc(limit=-3)})
         os._exit(1)
     os._exit(0)
