@@ -143,7 +143,9 @@ def _docker(config: SandboxConfig) -> Backend:
     memory = config.memory_mb + 256  # the program, the interpreter that forks it, and the temporary folder
     command = f"run --rm --interactive --name {name} --network none --read-only --cap-drop ALL --pids-limit".split()
     command += [str(config.threads + 16), "--security-opt", "no-new-privileges", "--user", "65534:65534"]
-    command += ["--memory", f"{memory + 2 * config.disk_mb}m", "--ipc", "none", "--env", "PYTHONHASHSEED=0"]
+    command += ["--memory", f"{memory + 2 * config.disk_mb}m", "--ipc", "none"]
+    for pair in _environment().items():
+        command += ["--env", "=".join(pair)]
     command += ["--tmpfs", f"/tmp:size={2 * config.disk_mb}m,mode=1777,noexec"]
     command += [config.image, "python", *_FLAGS, "-c", _BOOT]
     walls = {**_walls(config), "readable": ["/usr", "/lib", "/lib64"], "path": []}
@@ -166,7 +168,7 @@ def _python() -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    return {"PYTHONHASHSEED": "0"}
+    return {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 _KINDS: dict[str, Callable[[SandboxConfig], Backend]] = {

@@ -31,9 +31,11 @@ def main(inlet: int, outlet: int) -> NoReturn:
     spec = read_frame(inlet)
     sys.path += spec["path"]
     try:
-        for name in (*COMMON.split(), *spec["preload"]):
+        for name in COMMON.split():
             importlib.import_module(name)
         held = _enter(spec, inlet, outlet)
+        for name in spec["preload"]:  # inside, for they may start threads
+            importlib.import_module(name)
     except BaseException:
         write_frame(outlet, {"failed": traceback.format_exc(limit=-4)})
         os._exit(1)
