@@ -30,7 +30,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     levels = [name for name in AUTOMATIC if broken(self_test(name)) is None] + ["rlimits"]
-    print(f"{options.programs} tiny programs, {len(os.sched_getaffinity(0))} cores, median of {options.rounds} rounds\n")
+    print(
+        f"{options.programs} tiny programs, {len(os.sched_getaffinity(0))} cores, median of {options.rounds} rounds\n"
+    )
     rows: dict[str, dict[str, list[float]]] = {name: {} for name in [*levels, "python, no sandbox"]}
     for _ in range(options.rounds):
         for name in levels:
