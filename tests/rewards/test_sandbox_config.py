@@ -16,7 +16,7 @@ from tests.rewards.sandboxes import LEVELS, at_each_level
 # key: (value, program, how it ends with that value); with the default each of the programs ends well
 LIMITS: dict[str, tuple[Any, str, Ending]] = {
     "seconds": (0.2, "import time\ntime.sleep(1)", Ending.TIMEOUT),
-    "cpu_seconds": (1.0, "import time\nwhile time.process_time() < 1.5: pass", Ending.TIMEOUT),
+    "cpu_seconds": (1.0, "import time\nwhile time.process_time() < 1.2: pass", Ending.TIMEOUT),
     "memory_mb": (128, "x = bytearray(200 << 20)", Ending.MEMORY),
     "disk_mb": (1, "open('x', 'wb').write(bytes(2 << 20))", Ending.FAILED),
     "output_kb": (1, "print('x' * 2000)", Ending.OUTPUT),

@@ -43,7 +43,7 @@ def load(sandbox: Sandbox, programs: int) -> None:
 
 @at_each_level
 def test_no_program_is_lost(sandbox: Sandbox) -> None:
-    load(sandbox, 160)
+    load(sandbox, 120)
 
 
 @pytest.mark.slow
