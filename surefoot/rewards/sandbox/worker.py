@@ -65,7 +65,7 @@ class Worker:
             write_frame(self.inlet, {**backend.walls, "folder": folder})
             reply = self._read(START)
         except (OSError, WorkerFailure) as error:
-            text = f"{error}{self._said()}"
+            text = str(error) + (self._said() if isinstance(error, OSError) else "")
             self.close()
             raise WorkerFailure(text) from None
         if "failed" in reply:

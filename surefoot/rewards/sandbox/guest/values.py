@@ -31,7 +31,7 @@ def encode(value: Any, depth: int = 0) -> Any:
     if value is None or value is True or value is False:
         return value
     if isinstance(value, str):
-        return _text(str.__str__(value))
+        return str.__str__(value)
     if isinstance(value, int):
         return _integer(int.__int__(value))
     if isinstance(value, float):
@@ -70,11 +70,6 @@ def decode(message: Any) -> Any:
         return _READERS[kind](value)  # type: ignore[index,operator]
     except (KeyError, TypeError, ValueError) as error:
         raise Unencodable(f"not a value: {type(error).__name__}: {error}") from None
-
-
-def _text(value: str) -> Any:
-    """JSON carries lone surrogates as they are when it is written in ASCII."""
-    return value
 
 
 def _integer(value: int) -> Any:
