@@ -18,13 +18,15 @@ LIMITS = Limits(seconds=10.0, cpu_seconds=5.0)
 _SOCKET = "import socket\nsocket.create_connection(('127.0.0.1', {port}), 2)\nprint('connected')"
 _READ = "print(open({path!r}).read())"
 _WRITE = """
+wrote = []
 for path in {paths!r}:
     try:
         open(path, "w").write("x")
-        print("wrote", path)
+        wrote.append(path)
     except OSError:
         pass
 open("/tmp/x" if {namespaces} else "x", "w").write("x")
+print(*wrote or ["refused, its own folder written"])
 """
 _FORK = """
 import os, time
@@ -65,7 +67,11 @@ def probe(worker: Worker) -> tuple[Probe, ...]:
             ("socket", _SOCKET.format(port=port), lambda r: "connected" not in r.stdout),
             ("read /etc/passwd", _READ.format(path="/etc/passwd"), lambda r: not r.stdout.strip()),
             ("read outside", _READ.format(path=str(folder / "secret")), lambda r: token not in r.stdout),
-            ("write outside", _WRITE.format(paths=paths, namespaces=inside), lambda r: r.ok and not r.stdout),
+            (
+                "write outside",
+                _WRITE.format(paths=paths, namespaces=inside),
+                lambda r: r.ok and r.stdout.startswith("refused"),
+            ),
             ("100 processes", _FORK, lambda r: r.stdout.strip() == "0"),
             ("2 GiB", _ALLOCATE, lambda r: "allocated" not in r.stdout),
         ]
