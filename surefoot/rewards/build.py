@@ -11,7 +11,7 @@ from surefoot.rewards.base import Completion, Reward
 from surefoot.rewards.config import RewardConfig
 from surefoot.rewards.functions import EachReward
 from surefoot.rewards.grade import grade
-from surefoot.rewards.verifiers import VERIFIERS, is_number
+from surefoot.rewards.verifiers import VERIFIERS, is_number, make_verifier
 from surefoot.tasks.base import Task
 from surefoot.types import Prompt, Score, Status
 
@@ -34,9 +34,9 @@ def build_reward(config: RewardConfig, task: Task) -> Reward:
         name = "number" if all(is_number(prompt.answer) for prompt in prompts) else "exact"
     if name not in VERIFIERS:
         raise ConfigError(f"reward.verifier = '{name}': unknown verifier." + nearest(name, ["auto", *VERIFIERS]))
-    verifier = VERIFIERS[name]
+    verifier = make_verifier(name)
     verifier.check(prompts)
-    return ShapedReward(name, _each(name, verifier), config)
+    return ShapedReward(name, verifier, config)
 
 
 @dataclass(frozen=True)
