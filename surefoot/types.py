@@ -49,6 +49,10 @@ class Status(enum.StrEnum):
     ERROR = "error"
 
 
+FAILED = frozenset({Status.INVALID, Status.TIMEOUT, Status.ERROR})
+"""The statuses of a grading that went wrong."""
+
+
 @dataclass(frozen=True)
 class Prompt:
     """A problem.

@@ -34,6 +34,9 @@ class Limits:
     deadline: float = 60.0
 
 
+DEFAULT = Limits()
+
+
 class LateError(Exception):
     """A call took longer than its deadline, or gave itself up."""
 
@@ -69,7 +72,7 @@ class Caller:
             finally:
                 task.cancel()  # does nothing to one that is done
         if not task.done():
-            task.add_done_callback(_forget)
+            task.add_done_callback(forget)
             return LateError(f"no result within {self.limits.deadline:g} s")
         if task.cancelled():
             return LateError("the call cancelled itself")
@@ -84,7 +87,7 @@ async def _awaited(call: Callable[[], Awaitable[Any]]) -> Any:
         raise RuntimeError(f"the reward called for the end of the program ({type(error).__name__})") from error
 
 
-def _forget(task: asyncio.Future[Any]) -> None:
+def forget(task: asyncio.Future[Any]) -> None:
     """Take note of how an abandoned call ended, so that asyncio does not report it."""
     if not task.cancelled():
         task.exception()

@@ -2,41 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
 
 from surefoot.config import nearest
 from surefoot.errors import ConfigError
-from surefoot.rewards.base import Completion, Reward
+from surefoot.metrics import StepReport
+from surefoot.rewards.asynchronous import Limits
+from surefoot.rewards.base import Completion, Reward, notes_of, threads_of
+from surefoot.rewards.compose import Composed
 from surefoot.rewards.config import RewardConfig
 from surefoot.rewards.functions import EachReward
 from surefoot.rewards.grade import grade
+from surefoot.rewards.judge import make_judge
 from surefoot.rewards.verifiers import VERIFIERS, is_number, make_verifier
 from surefoot.tasks.base import Task
-from surefoot.types import Prompt, Score, Status
+from surefoot.types import Score, Status
+
+Maker = Callable[[Mapping[str, Any]], Reward]
+_NONE: Mapping[str, Maker] = MappingProxyType({})
 
 
-def build_reward(config: RewardConfig, task: Task) -> Reward:
-    """The reward of a run: the verdict of a verifier, weighted.
+def build_reward(config: RewardConfig, task: Task, makers: Mapping[str, Maker] = _NONE) -> Reward:
+    """The reward of a run: the verdict of a verifier, weighted, or the sum of several parts.
 
     ``verifier = 'auto'`` is the task's own verifier. For a task without one it is 'number' where all gold answers are
     numbers and 'exact' otherwise.
 
+    Args:
+        config: the section.
+        task: its verifier and its gold answers.
+        makers: further names and what makes a reward of their options, from rooms that this one does not know.
+
     Raises:
         ConfigError: an unknown verifier.
-        RewardError: a problem without a gold answer, or with one that the verifier cannot compare with.
+        RewardError: a problem without a gold answer, or with one that the verifier cannot compare with; a wrong option.
+        MissingExtraError: a package that a verifier needs is not installed.
     """
-    if config.verifier == "auto" and task.verify is not None:
-        return ShapedReward(task.name, _each(task.name, task.verify), config)
+    limits = Limits(config.concurrency, config.deadline)
+    makers = {"judge": lambda options: make_judge(options, limits), **makers}
+    if not config.parts:
+        return ShapedReward.of(_one("reward", config.verifier, config.options, task, makers), config)
+    made: dict[
+        str, Reward
+    ] = {}  # of one verifier with the same options there is one, which grades once for all its parts
+    parts = []
+    for term in config.terms():
+        part = config.parts[term.name]
+        key = json.dumps([part.verifier, part.options], sort_keys=True, default=str)
+        if key not in made:
+            made[key] = _one(f"reward.parts.{term.name}", part.verifier, part.options, task, makers)
+        parts.append(replace(term, reward=made[key]))
+    return Composed(tuple(parts), limits)
+
+
+def _one(key: str, name: str, options: Mapping[str, Any], task: Task, makers: Mapping[str, Maker]) -> Reward:
+    """The reward of one name and its options."""
+    if name in makers:
+        return makers[name](options)
+    if name == "auto" and task.verify is not None:
+        if options:
+            raise ConfigError(f"{key}.options: the verifier of the task '{task.name}' has no options")
+        verify = task.verify
+        return EachReward(task.name, lambda completion: verify(completion.prompt, completion.text))
     prompts = [*task.train, *task.heldout]
-    name = config.verifier
     if name == "auto":
         name = "number" if all(is_number(prompt.answer) for prompt in prompts) else "exact"
     if name not in VERIFIERS:
-        raise ConfigError(f"reward.verifier = '{name}': unknown verifier." + nearest(name, ["auto", *VERIFIERS]))
-    verifier = make_verifier(name)
+        known = ["auto", *VERIFIERS, *makers]
+        raise ConfigError(f"{key}.verifier = '{name}': unknown verifier." + nearest(name, known))
+    verifier = make_verifier(name, options)
     verifier.check(prompts)
-    return ShapedReward(name, verifier, config)
+    return verifier
 
 
 @dataclass(frozen=True)
@@ -51,6 +91,17 @@ class ShapedReward:
     verifier: Reward
     config: RewardConfig
 
+    @classmethod
+    def of(cls, verifier: Reward, config: RewardConfig) -> ShapedReward:
+        return cls(verifier.name, verifier, config)
+
+    @property
+    def threads(self) -> int:
+        return threads_of(self.verifier)
+
+    def take_notes(self) -> StepReport:
+        return notes_of(self.verifier)
+
     def score(self, completions: Sequence[Completion]) -> list[Score]:
         return [self._shaped(score) for score in grade(self.verifier, completions)]
 
@@ -62,7 +113,3 @@ class ShapedReward:
         total = self.config.wrong + (self.config.right - self.config.wrong) * accuracy
         total += self.config.format_weight * found
         return replace(score, total=total, components={**score.components, "accuracy": accuracy, "format": found})
-
-
-def _each(name: str, verify: Callable[[Prompt, str], Score]) -> EachReward:
-    return EachReward(name, lambda completion: verify(completion.prompt, completion.text))

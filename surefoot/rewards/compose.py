@@ -30,13 +30,11 @@ from typing import Any
 from surefoot.config import nearest
 from surefoot.errors import RewardError
 from surefoot.metrics import StepReport
-from surefoot.rewards.asynchronous import Limits
+from surefoot.rewards.asynchronous import DEFAULT, Limits
 from surefoot.rewards.base import BrokenRewardError, Completion, Reward, notes_of, threads_of
 from surefoot.rewards.functions import as_reward
 from surefoot.rewards.grade import grade
-from surefoot.types import PartScore, Score, Status
-
-_FAILED = (Status.INVALID, Status.TIMEOUT, Status.ERROR)
+from surefoot.types import FAILED, PartScore, Score, Status
 
 
 @dataclass(frozen=True)
@@ -77,19 +75,20 @@ class Composed:
     """
 
     parts: tuple[Part, ...]
-    limits: Limits = Limits()
+    limits: Limits = DEFAULT
     rewards: Mapping[str, Reward] = field(init=False, repr=False, compare=False)
     places: Mapping[str, AbstractContextManager[Any]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _check(self.parts)
+        check_parts(self.parts)
         rewards = {part.name: as_reward(part.reward, self.limits) for part in self.parts}
         object.__setattr__(self, "rewards", rewards)
         most = max(map(threads_of, rewards.values()))
         shared: dict[int, AbstractContextManager[Any]] = {}  # one reward may be two parts
         places = {
             name: shared.setdefault(
-                id(reward), nullcontext() if threads_of(reward) == most else threading.Semaphore(threads_of(reward) or 1)
+                id(reward),
+                nullcontext() if threads_of(reward) == most else threading.Semaphore(threads_of(reward) or 1),
             )
             for name, reward in rewards.items()
         }
@@ -123,9 +122,7 @@ class Composed:
                     broken = broken or error
                     made[id(reward)] = error.scores
             graded[name] = made[id(reward)]
-        scores = [
-            self._total({name: given[row] for name, given in graded.items()}) for row in range(len(completions))
-        ]
+        scores = [self._total({name: given[row] for name, given in graded.items()}) for row in range(len(completions))]
         if broken is not None:
             raise BrokenRewardError(str(broken), scores) from broken
         return scores
@@ -161,7 +158,7 @@ class Composed:
     def _status(self, given: Mapping[str, Score], parts: Mapping[str, PartScore]) -> tuple[Status, str]:
         asked = {part.when for part in self.parts}
         for name, score in given.items():
-            if score.status in _FAILED and (parts[name].counts or name in asked):
+            if score.status in FAILED and (parts[name].counts or name in asked):
                 return score.status, f"{name}: {score.text}"
         texts = [f"{name}: {score.text}" for name, score in given.items() if score.text]
         text = texts[0].partition(": ")[2] if len(texts) == 1 else "; ".join(texts)
@@ -171,7 +168,7 @@ class Composed:
         return (Status.NO_ANSWER if Status.NO_ANSWER in statuses else Status.OK), text
 
 
-def compose(graders: Sequence[Any], limits: Limits = Limits()) -> Composed:  # noqa: B008 (frozen)
+def compose(graders: Sequence[Any], limits: Limits = DEFAULT) -> Composed:
     """The sum of rewards: each a :class:`Part`, a grader of any form, or a pair (grader, weight).
 
     A grader is called by its own name; of several with one name the later ones are numbered.
@@ -189,7 +186,8 @@ def compose(graders: Sequence[Any], limits: Limits = Limits()) -> Composed:  # n
     return Composed(tuple(parts), limits)
 
 
-def _check(parts: Sequence[Part]) -> None:
+def check_parts(parts: Sequence[Part]) -> None:
+    """Refuse parts that make no sum; raises RewardError."""
     if not parts:
         raise RewardError("a sum of rewards has no part: give at least one")
     names = [part.name for part in parts]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from surefoot.errors import RewardError, SurefootError
-from surefoot.rewards.asynchronous import Caller, LateError, Limits, is_async
+from surefoot.rewards.asynchronous import DEFAULT, Caller, LateError, Limits, is_async
 from surefoot.rewards.base import BrokenRewardError, Completion, Reward
 from surefoot.rewards.values import one_line, scalar, short
 from surefoot.types import Score, Status
@@ -23,7 +23,7 @@ _PLAIN = ("prompt", "completion", "answer")
 _BATCH = ("prompts", "completions", "answers")
 
 
-def as_reward(grader: Any, limits: Limits = Limits()) -> Reward:  # noqa: B008 (frozen)
+def as_reward(grader: Any, limits: Limits = DEFAULT) -> Reward:
     """Make a Reward of any of the accepted forms.
 
     =====================================================  ========================================================
@@ -72,7 +72,7 @@ def as_reward(grader: Any, limits: Limits = Limits()) -> Reward:  # noqa: B008 (
         from surefoot.rewards.trl import TrlReward
 
         return TrlReward(name, grader, limits)
-    each = _of_each(grader, every, parameters)
+    each = _of_each(grader, parameters)
     if each is None:
         raise RewardError(f"the reward '{name}' takes ({', '.join(parameters)}); expected {FORMS}")
     return AsyncReward(name, each, limits) if is_async(grader) else EachReward(name, each)
@@ -253,7 +253,7 @@ def _of_batch(name: str, function: Callable[[Sequence[Completion]], Any], later:
     return AsyncBatchReward(name, function, limits) if later else BatchReward(name, function)
 
 
-def _of_each(grader: Any, every: Sequence[str], parameters: Sequence[str]) -> Callable[[Completion], Any] | None:
+def _of_each(grader: Any, parameters: Sequence[str]) -> Callable[[Completion], Any] | None:
     """The grader as a function of one completion; None where it is of no known form."""
     if tuple(parameters) == ("prompt", "text"):
         return lambda completion: grader(completion.prompt, completion.text)

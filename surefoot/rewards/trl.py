@@ -29,7 +29,7 @@ from typing import Any
 
 from surefoot.errors import RewardError
 from surefoot.metrics import StepReport
-from surefoot.rewards.asynchronous import Limits, is_async
+from surefoot.rewards.asynchronous import DEFAULT, Limits, is_async
 from surefoot.rewards.base import Completion, Reward
 from surefoot.rewards.functions import AsyncBatchReward, BatchReward, as_list, as_score
 from surefoot.rewards.notes import Notes
@@ -66,7 +66,7 @@ class TrlReward:
 
     name: str
     function: Callable[..., Any]
-    limits: Limits = Limits()
+    limits: Limits = DEFAULT
     chat: bool | None = None
     inner: Reward = field(init=False, repr=False, compare=False)
     notes: Notes = field(init=False, repr=False, compare=False, default_factory=Notes)
