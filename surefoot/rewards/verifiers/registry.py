@@ -15,8 +15,11 @@ from surefoot.errors import RewardError
 from surefoot.rewards.values import short
 from surefoot.rewards.verifiers.base import Verifier
 from surefoot.rewards.verifiers.final import Boxed, Exact, Number, Tag
+from surefoot.rewards.verifiers.mathematics import Mathematics
 
-VERIFIERS: dict[str, type[Verifier]] = {verifier.name: verifier for verifier in (Exact, Number, Boxed, Tag)}
+VERIFIERS: dict[str, type[Verifier]] = {
+    verifier.name: verifier for verifier in (Exact, Number, Boxed, Tag, Mathematics)
+}
 """Every verifier that a configuration can name."""
 
 _NONE: Mapping[str, Any] = MappingProxyType({})

@@ -1,0 +1,196 @@
+r"""Whether two mathematical answers are the same: by text and by number here, by computer algebra in a worker process.
+
+:func:`decide` looks at structure, texts and numbers, which settles most answers; where that is not enough, it says None
+and :func:`equal`, which needs math-verify and SymPy and may take long, is to be called in a worker (see :mod:`.workers`).
+
+Numbers are compared exactly. A decimal that is written with at least ``digits`` significant digits may stand for a value
+it is rounded (or cut off) from: 0.333333 is 1/3, 0.333 is not, 2.9999999 is not 3.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Any
+
+from surefoot.rewards.latex import LONGEST, is_safe, spelled
+from surefoot.rewards.structure import read, same
+from surefoot.tasks.numerals import read_numeral
+
+_DECIMAL = re.compile(r"[+-]?[0-9]*\.([0-9]+)")
+_FRAC = re.compile(r"([+-]?)\s*\\frac\s*\{\s*([+-]?[0-9]+)\s*\}\s*\{\s*([+-]?[0-9]+)\s*\}")
+_WORD = re.compile(r"[^\W\d_]{4,}|(?i:yes|no|odd|not|non)(?![a-z])")
+_SYMBOLS = re.compile(r"[\\^_{}=<>+*/0-9]")
+_PRECISION = 60
+_POINTS, _ENOUGH = 8, 4
+_PRIMES = (101, 13, 149, 61, 223, 31, 89, 173, 43, 127, 71, 19, 199, 53, 107, 37, 151)
+
+
+class Undecided(Exception):
+    """Texts and numbers are not enough."""
+
+
+def decide(gold: str, given: str, digits: int) -> bool | None:
+    """Whether the answers are the same, or None where it takes computer algebra to say so."""
+    if _squeezed(gold) == _squeezed(given):
+        return True
+    if max(len(gold), len(given)) > LONGEST or not is_safe(given):
+        return False
+    try:
+        return same(read(spelled(gold)), read(spelled(given)), lambda a, b: _cheap(a, b, digits))
+    except Undecided:
+        return None
+
+
+def equal(gold: str, given: str, digits: int) -> bool:
+    """The same with computer algebra: slow, and to be called in a worker."""
+
+    def leaf(a: str, b: str) -> bool:
+        try:
+            return _cheap(a, b, digits)
+        except Undecided:
+            return _algebra(a, b, digits)
+
+    return same(read(spelled(gold)), read(spelled(given)), leaf)
+
+
+def number(text: str) -> Fraction | None:
+    """The exact value of a numeral or of a fraction of two."""
+    fraction = _FRAC.fullmatch(text)
+    if fraction and len(text) <= LONGEST and int(fraction[3]):
+        value = Fraction(int(fraction[2]), int(fraction[3]))
+        return -value if fraction[1] == "-" else value
+    numeral = read_numeral(text)
+    return numeral.value if numeral else None
+
+
+def _cheap(gold: str, given: str, digits: int) -> bool:
+    if _squeezed(gold) == _squeezed(given):
+        return bool(given)
+    a, b = number(gold), number(given)
+    if a is not None and b is not None:
+        return _near(gold, a, given, b, digits)
+    if len(gold) == len(given) == 1:  # the names of two things
+        return False
+    if _is_word(gold) or _is_word(given):
+        return _letters(gold) == _letters(given)
+    if "..." in gold + given or ":" in gold + given or not gold or not given or not is_safe(gold) or not is_safe(given):
+        return False
+    raise Undecided
+
+
+def _near(gold: str, a: Fraction, given: str, b: Fraction, digits: int) -> bool:
+    """Equal, or one is the other written as a decimal of enough digits."""
+    if a == b:
+        return True
+    return any(abs(a - b) < unit for text in (gold, given) if (unit := _last_place(text, digits)) is not None)
+
+
+def _last_place(text: str, digits: int) -> Fraction | None:
+    decimal = _DECIMAL.fullmatch(text.replace(",", ""))
+    if not decimal or digits < 1 or len(text.replace(".", "").lstrip("+-0")) < digits:
+        return None
+    return Fraction(1, 10 ** len(decimal[1]))
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+def _is_word(text: str) -> bool:
+    return bool(_WORD.search(text)) and not _SYMBOLS.search(text)
+
+
+def _letters(text: str) -> str:
+    return " ".join(re.sub(r"[^\w\s]", " ", text).casefold().split())
+
+
+def _algebra(gold: str, given: str, digits: int) -> bool:
+    """By SymPy: numbers by value to forty places, expressions by their values at points, everything else by math-verify."""
+    import sympy
+    from math_verify import verify
+
+    a, b = _parsed(gold), _parsed(given)
+    if a is None or b is None:
+        return False
+    if isinstance(a, sympy.Eq) or isinstance(b, sympy.Eq):
+        return isinstance(a, sympy.Eq) and isinstance(b, sympy.Eq) and _same_equation(a, b)
+    if isinstance(a, sympy.Expr) and isinstance(b, sympy.Expr):
+        if a.free_symbols != b.free_symbols:
+            return False
+        return _same_expression(a, b) if a.free_symbols else _same_number(gold, a, given, b, digits)
+    return bool(verify(a, b, timeout_seconds=None))
+
+
+def _parsed(text: str) -> Any:
+    from math_verify import LatexExtractionConfig, parse
+
+    found = parse(
+        f"${text}$",
+        [LatexExtractionConfig()],
+        fallback_mode="no_fallback",
+        extraction_mode="first_match",
+        parsing_timeout=None,
+    )
+    return found[0] if found else None
+
+
+def _same_number(gold: str, a: Any, given: str, b: Any, digits: int) -> bool:
+    import sympy
+
+    a, b = (sympy.nsimplify(x.doit(), rational=True) if x.has(sympy.Float) else x.doit() for x in (a, b))
+    if a == b:
+        return True
+    if a.is_finite is False or b.is_finite is False:
+        return False
+    x, y = sympy.N(a, _PRECISION), sympy.N(b, _PRECISION)
+    if not (x.is_number and y.is_number):
+        return False
+    if _close(x, y):
+        return True
+    difference = sympy.Abs(x - y)
+    units = [unit for text in (gold, given) if (unit := _last_place(text, digits)) is not None]
+    return any(bool(difference < sympy.Rational(unit.numerator, unit.denominator)) for unit in units)
+
+
+def _same_expression(a: Any, b: Any) -> bool:
+    """Equal at points: cheaper and safer than to simplify, and surer than to compare forms."""
+    import sympy
+
+    values = _at_points(a, b)
+    if any(not _close(x, y) for x, y in values):
+        return False
+    return len(values) >= _ENOUGH or bool(sympy.simplify(a - b) == 0)
+
+
+def _same_equation(a: Any, b: Any) -> bool:
+    """The difference of one's sides is a constant multiple of that of the other's, at points."""
+    left, right = a.lhs - a.rhs, b.lhs - b.rhs
+    if left.free_symbols != right.free_symbols or not left.free_symbols:
+        return False
+    values = [(x, y) for x, y in _at_points(left, right) if x != 0 and y != 0]
+    return len(values) >= _ENOUGH and all(_close(x * values[0][1], y * values[0][0]) for x, y in values[1:])
+
+
+def _at_points(a: Any, b: Any) -> list[tuple[Any, Any]]:
+    """Values of both at fixed points, positive and negative ones, where both have any."""
+    import sympy
+
+    names = sorted(a.free_symbols | b.free_symbols, key=str)
+    values = []
+    for shift in range(_POINTS):
+        # Fractions of primes, so that no two variables or points are related by accident.
+        point = {
+            name: sympy.Rational(_PRIMES[(3 * k + shift) % len(_PRIMES)], 97) * (-1 if (k + shift) % 3 == 1 else 1)
+            for k, name in enumerate(names)
+        }
+        pair = [sympy.N(x.subs(point), _PRECISION) for x in (a, b)]
+        if all(x.is_number and x.is_finite for x in pair):
+            values.append((pair[0], pair[1]))
+    return values
+
+
+def _close(x: Any, y: Any) -> bool:
+    import sympy
+
+    return bool(sympy.Abs(x - y) <= sympy.Float(10, _PRECISION) ** (20 - _PRECISION) * max(sympy.Abs(x), sympy.Abs(y)))
