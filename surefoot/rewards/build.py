@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from surefoot.config import nearest
-from surefoot.errors import ConfigError
+from surefoot.config import nearest, validate
+from surefoot.errors import ConfigError, RewardError
 from surefoot.metrics import StepReport
 from surefoot.rewards.asynchronous import Limits
 from surefoot.rewards.base import Completion, Reward, notes_of, threads_of
@@ -43,7 +43,11 @@ def build_reward(config: RewardConfig, task: Task, makers: Mapping[str, Maker] =
         MissingExtraError: a package that a verifier needs is not installed.
     """
     limits = Limits(config.concurrency, config.deadline)
-    makers = {"judge": lambda options: make_judge(options, limits), **makers}
+    makers = {
+        "judge": lambda options: make_judge(options, limits),
+        "code": lambda options: _code(options, task),
+        **makers,
+    }
     if not config.parts:
         return ShapedReward.of(_one("reward", config.verifier, config.options, task, makers), config)
     made: dict[
@@ -57,6 +61,23 @@ def build_reward(config: RewardConfig, task: Task, makers: Mapping[str, Maker] =
             made[key] = _one(f"reward.parts.{term.name}", part.verifier, part.options, task, makers)
         parts.append(replace(term, reward=made[key]))
     return Composed(tuple(parts), limits)
+
+
+def _code(options: Mapping[str, Any], task: Task) -> Reward:
+    """The verifier of programs: ``score_by``, and a table ``sandbox`` of where they run."""
+    from surefoot.rewards.code import CodeTests
+    from surefoot.rewards.sandbox import SandboxConfig
+
+    known = ("score_by", "sandbox")
+    for option in options:
+        if option not in known:
+            raise RewardError(f"the verifier 'code' has no option '{option}'." + nearest(option, known))
+    score_by = options.get("score_by", "all")
+    if score_by not in ("all", "share"):
+        raise RewardError(f"the option score_by = {score_by!r} of the verifier 'code': expected 'all' or 'share'")
+    verifier = CodeTests(score_by=score_by, sandbox=validate(SandboxConfig, options.get("sandbox", {})))
+    verifier.check([*task.train, *task.heldout])
+    return verifier
 
 
 def _one(key: str, name: str, options: Mapping[str, Any], task: Task, makers: Mapping[str, Maker]) -> Reward:

@@ -32,7 +32,8 @@ TEXT = [
 ]
 CHAT = [
     Completion(
-        Prompt("c", ({"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 + 1 ="}), "2"), "It is 2"
+        Prompt("c", ({"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 + 1 ="}), "2"),
+        "It is 2",
     )
 ]
 

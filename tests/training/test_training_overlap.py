@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -68,7 +68,9 @@ class TestEngine:
     @pytest.mark.parametrize("tokens", [90, 4000])
     def test_every_request_is_handed_on_once_and_early(self, policy: Any, own_steps: bool, tokens: int):
         interrupt = Interruption(8, (5, 6), ())
-        sampling = [Sampling(max_new_tokens=16, stop_ids=(3, 9, 20, 33), interrupt=i, top_logprobs=2) for i in (None, interrupt)]
+        sampling = [
+            Sampling(max_new_tokens=16, stop_ids=(3, 9, 20, 33), interrupt=i, top_logprobs=2) for i in (None, interrupt)
+        ]
         requests = [
             Request(np.arange(3, 5 + k % 4), f"p{k}", tuple(derive(0, k, i) for i in range(1 + k % 5)), sampling[k % 2])
             for k in range(8)
@@ -96,7 +98,7 @@ class TestEngine:
 
 
 class TestGrading:
-    PAIRS = [[(Prompt(f"p{g}", "x"), object())] * 2 for g in range(6)]
+    PAIRS: ClassVar[Any] = [[(Prompt(f"p{g}", "x"), object())] * 2 for g in range(6)]
 
     def grade(self, pairs: Any) -> list[Score]:
         number = int(pairs[0][0].prompt_id[1:])
@@ -137,7 +139,14 @@ class TestGrading:
 
     def test_who_grades(self):
         plain, able = as_reward(share_of_digits), Watched(3)
-        assert [grading_threads(r, how) for r in (plain, able) for how in ("auto", "always", "never")] == [0, 1, 0, 3, 3, 0]
+        assert [grading_threads(r, how) for r in (plain, able) for how in ("auto", "always", "never")] == [
+            0,
+            1,
+            0,
+            3,
+            3,
+            0,
+        ]
 
 
 class TestRun:
@@ -162,7 +171,10 @@ class TestRun:
         assert files(run(tmp_path / "d", Watched(threads=0), reward={"overlap": "always"})) == plain
 
     def test_nor_with_greedy_baselines_and_refills(self, tmp_path: Path):
-        for name, algorithm in (("remax", {"preset": "remax"}), ("dapo", {"preset": "dapo", "selection": {"rounds": 2}})):
+        for name, algorithm in (
+            ("remax", {"preset": "remax"}),
+            ("dapo", {"preset": "dapo", "selection": {"rounds": 2}}),
+        ):
             over = {"algorithm": algorithm, "train": {"steps": 1}, "evaluation": {"every": 0, "problems": 1}}
             plain = files(run(tmp_path / f"{name}-a", Watched(threads=0), **over))
             assert files(run(tmp_path / f"{name}-b", Watched(threads=3, seconds=0.05), **over)) == plain
@@ -184,7 +196,9 @@ class TestRun:
         from surefoot import api
 
         folder = api.train(tiny(tmp_path, reward={"deadline": 0.1}), reward=fragile).folder
-        records = [json.loads(line) for file in (folder / "samples").glob("step-*") for line in file.read_text().splitlines()]
+        records = [
+            json.loads(line) for file in (folder / "samples").glob("step-*") for line in file.read_text().splitlines()
+        ]
         statuses = {record["status"] for record in records}
         assert statuses == {"ok", "error", "timeout"}
         for record in records:
@@ -199,7 +213,7 @@ class TestRun:
         async def broken(prompt: str, completion: str, answer: object) -> float:
             raise OSError("no server")
 
-        with pytest.raises(RewardError, match="'broken' failed on all .* no server"):
+        with pytest.raises(RewardError, match=r"'broken' failed on all .* no server"):
             run(tmp_path, as_reward(broken), evaluation={"every": 0}, task={"heldout_size": 0})
 
 
@@ -244,7 +258,12 @@ class TestParts:
                 assert parts["exactly"]["weight"] == 0.5
                 assert parts["exactly"]["counts"] == (parts["accuracy"]["value"] >= 1)
         metrics = json.loads((folder / "metrics.jsonl").read_text().splitlines()[0])
-        assert {"component/accuracy", "component/exactly", "part_counts/exactly", "part_failed/exactly"} <= metrics.keys()
+        assert {
+            "component/accuracy",
+            "component/exactly",
+            "part_counts/exactly",
+            "part_failed/exactly",
+        } <= metrics.keys()
 
     def test_a_change_of_a_weight_changes_the_objective_and_one_of_its_own_stays(self, tmp_path: Path):
         (tmp_path / "run.toml").write_text(self.TOML)
@@ -270,7 +289,10 @@ class TestParts:
     def test_gdpo_on_parts_is_the_formula(self, tmp_path: Path):
         """The advantages of a step against NumPy: each part standardised in its group, added, standardised in the batch."""
         reward = compose(
-            [Part("digits", share_of_digits), Part("first", lambda p, c, a: float(c[:1].isalpha()), 0.5, when="digits", at_least=0.1)]
+            [
+                Part("digits", share_of_digits),
+                Part("first", lambda p, c, a: float(c[:1].isalpha()), 0.5, when="digits", at_least=0.1),
+            ]
         )
         over = {"algorithm": {"preset": "gdpo"}, "train": {"steps": 1}, "track": {"samples_per_step": 12}}
         file = run(tmp_path, reward, **over) / "samples" / "step-000001.jsonl"
