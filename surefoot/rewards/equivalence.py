@@ -83,7 +83,16 @@ def _near(gold: str, a: Fraction, given: str, b: Fraction, digits: int) -> bool:
     """Equal, or one is the other written as a decimal of enough digits."""
     if a == b:
         return True
-    return any(abs(a - b) < unit for text in (gold, given) if (unit := _last_place(text, digits)) is not None)
+    return any(
+        _rounds(abs(exact), abs(written), unit)
+        for text, written, exact in ((gold, a, b), (given, b, a))
+        if a * b > 0 and (unit := _last_place(text, digits)) is not None
+    )
+
+
+def _rounds(exact: Any, written: Any, unit: Any) -> bool:
+    """Whether a written size is the exact one rounded to its last place, or cut off there."""
+    return bool(abs(exact - written) <= unit / 2 or 0 <= exact - written < unit)
 
 
 def _last_place(text: str, digits: int) -> Fraction | None:
@@ -148,9 +157,13 @@ def _same_number(gold: str, a: Any, given: str, b: Any, digits: int) -> bool:
         return False
     if _close(x, y):
         return True
-    difference = sympy.Abs(x - y)
-    units = [unit for text in (gold, given) if (unit := _last_place(text, digits)) is not None]
-    return any(bool(difference < sympy.Rational(unit.numerator, unit.denominator)) for unit in units)
+    if not (x.is_real and y.is_real and x * y > 0):
+        return False
+    for text, written, exact in ((gold, x, y), (given, y, x)):
+        unit = _last_place(text, digits)
+        if unit and _rounds(abs(exact), abs(written), sympy.Rational(unit.numerator, unit.denominator)):
+            return True
+    return False
 
 
 def _same_expression(a: Any, b: Any) -> bool:

@@ -45,7 +45,8 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     for pattern, by in (
         (r"\\(?:displaystyle|textstyle|limits|nolimits|noindent)(?![A-Za-z])", " "),
         (r"\\(?:left|right|[bB]igg?[lrm]?)(?![A-Za-z])\.?", ""),
-        (r"(?<!\\)\\[,;:!> ]|\\q?quad(?![A-Za-z])|~|\\hspace\{[^{}]*\}", " "),
+        (r"(?<!\\)\\!", ""),
+        (r"(?<!\\)\\[,;:> ]|\\q?quad(?![A-Za-z])|~|\\hspace\{[^{}]*\}", " "),
         (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
         (r"\\(?:leq|leqslant)(?![A-Za-z])", r"\\le "),
         (r"\\(?:geq|geqslant)(?![A-Za-z])", r"\\ge "),

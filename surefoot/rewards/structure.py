@@ -19,7 +19,13 @@ from dataclasses import dataclass, replace
 Leaf = Callable[[str, str], bool]
 """(gold, given) -> whether two values are the same."""
 
-_UNITS = ["mm", "cm", "dm", "km", "nm", "m", "ft", "feet", "foot", "inch", "inches", "yd", "yard", "yards", "mile", "miles", "mg", "kg", "g", "gram", "grams", "kilogram", "kilograms", "lb", "lbs", "pound", "pounds", "oz", "ounce", "ounces", "ton", "tons", "ms", "s", "sec", "secs", "second", "seconds", "min", "mins", "minute", "minutes", "h", "hr", "hrs", "hour", "hours", "day", "days", "week", "weeks", "month", "months", "year", "years", "meter", "meters", "metre", "metres", "centimeter", "centimeters", "centimetre", "centimetres", "kilometer", "kilometers", "kilometre", "kilometres", "millimeter", "millimeters", "square", "cubic", "unit", "units", "sq", "cu", "degree", "degrees", "radian", "radians", "rad", "dollar", "dollars", "cent", "cents", "euro", "euros", "mph", "kmh", "kph", "liter", "liters", "litre", "litres", "ml", "l", "gallon", "gallons", "cup", "cups", "joule", "joules", "j", "newton", "newtons", "n", "watt", "watts", "w", "volt", "volts", "v", "hz", "pa", "mol", "people", "person", "apples", "apple", "students", "student", "ways", "points"]
+_UNITS = (
+    "mm|cm|dm|km|nm|m|ft|feet|foot|inch|inches|yd|yards?|miles?|mg|kg|g|grams?|kilograms?|lbs?|pounds?|oz|ounces?|tons?|"
+    "ms|s|secs?|seconds?|mins?|minutes?|h|hrs?|hours?|days?|weeks?|months?|years?|met(?:er|re)s?|centimet(?:er|re)s?|"
+    "kilomet(?:er|re)s?|millimet(?:er|re)s?|square|cubic|units?|sq|cu|degrees?|radians?|rad|dollars?|cents?|euros?|mph|"
+    "kmh|kph|lit(?:er|re)s?|ml|l|gallons?|cups?|joules?|j|newtons?|n|watts?|w|volts?|v|hz|pa|mol|people|persons?|apples?|"
+    "students?|ways|points?"
+)
 _SAME_UNITS = {
     "degree": "degrees", "inches": "inch", "feet": "ft", "foot": "ft", "meter": "m", "metre": "m", "centimeter": "cm",
     "centimetre": "cm", "kilometer": "km", "kilometre": "km", "millimeter": "mm", "gram": "g", "kilogram": "kg",
@@ -28,11 +34,9 @@ _SAME_UNITS = {
 }  # fmt: skip
 _NUMBER_END = r"(?P<number>.*[0-9}.)\]]|.*\\pi)"
 _UNIT = re.compile(
-    rf"{_NUMBER_END}\s*(?P<unit>(?<=[\s0-9])(?:{'|'.join(sorted(_UNITS, key=len, reverse=True))})"
-    rf"(?:[\s/]+(?:per\s+)?(?:{'|'.join(sorted(_UNITS, key=len, reverse=True))}))*(?:\s*\^\s*\{{?[23]\}}?)?)",
+    rf"{_NUMBER_END}\s*(?P<unit>(?<=[\s0-9])(?:{_UNITS})(?:[\s/]+(?:per\s+)?(?:{_UNITS}))*(?:\s*\^\s*\{{?[23]\}}?)?)",
     re.IGNORECASE,
 )
-_SINGLE = re.compile(r".*[0-9]\s[A-Za-z](?:\s*\^.*)?")
 _PERCENT = re.compile(r"(.*?)\s*(?:\\?%|\\percent|\bpercent(?:age)?)")
 _CURRENCY = re.compile(r"^([+-]?)\s*(?:\\?\$|€|£|¥|USD|EUR)\s*(?=[0-9.(\\])|\s*(?:\\\$|€|£|¥|USD|EUR)$")
 _MIXED = re.compile(r"(?P<sign>-?)\s*(?P<whole>[0-9]+)\s*\\frac\s*\{\s*(?P<a>[0-9]+)\s*\}\s*\{\s*(?P<b>[0-9]+)\s*\}")
@@ -40,7 +44,7 @@ _MIXED_TEXT = re.compile(r"(?P<sign>-?)\s*(?P<whole>[0-9]+)\s+(?P<a>[0-9]+)\s*/\
 _GROUPED = re.compile(r"(?<![0-9.,])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])")
 _SPACED = re.compile(r"(?<![0-9.])[0-9]{1,3}(?: [0-9]{3})+(?![0-9 ])")
 _WORDS = re.compile(r"(?<![A-Za-z\\])(?:or|and)(?![A-Za-z])|\\(?:lor|vee|land|wedge)(?![A-Za-z])|或|和")
-_LABEL = re.compile(r"\\?[A-Za-z]+(?:_\{?[A-Za-z0-9]+\}?)?'*(?:\s*\(\s*[A-Za-z](?:\s*,\s*[A-Za-z])*\s*\))?")
+_LABEL = re.compile(r"\\?[A-Za-z]+(?:_\{?[A-Za-z0-9]+\}?)?'*(?:\s*\(\s*[A-Za-z](?:\s*,\s*[A-Za-z])*\s*\))?|\([A-Za-z](?:,\s*[A-Za-z])+\)")
 _MATRIX = re.compile(
     r"\\begin\{(?P<kind>[pbBvV]?matrix|array)\}(?:\{[^{}]*\})?(?P<body>.*)\\end\{(?P=kind)\}", re.DOTALL
 )
@@ -240,7 +244,9 @@ def _plain_unit(unit: str) -> str:
 
 def _outside(text: str, change: Callable[[str], str]) -> str:
     """Change the pieces of a text that stand in no brackets."""
-    made, piece, depth = [], [], 0
+    made: list[str] = []
+    piece: list[str] = []
+    depth = 0
     for c in text:
         if c in "([{" and depth == 0:
             made.append(change("".join(piece)))

@@ -45,7 +45,7 @@ def _answer(function: str, arguments: list[Any], deadline: float) -> list[Any]:
     begun = time.perf_counter()
     # The parent counts wall time. This limit only matters where the parent is gone.
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time() + 2 * deadline) + 2, hard))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time() + deadline) + 1, hard))
     try:
         value = _find(function)(*arguments)
         json.dumps(value)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import json
 import os
 import selectors
@@ -124,6 +125,12 @@ class WorkerPool:
     def _forget(self) -> None:
         """In a forked child: the workers belong to the parent, and another thread may have held the lock."""
         self._lock, self._workers = threading.Lock(), []
+
+
+@functools.cache
+def shared_pool(modules: tuple[str, ...], workers: int = 0, memory: int = 1024) -> WorkerPool:
+    """The one pool of this process with these properties; ``workers = 0`` is one per CPU, at most 8."""
+    return WorkerPool(modules, workers=workers or None, memory=memory)
 
 
 class _Worker:

@@ -25,12 +25,10 @@ class Verifier(ABC):
     Attributes:
         name: as in the configuration.
         about: what it compares, in one line.
-        wants_gold: whether it compares with a gold answer.
     """
 
     name: ClassVar[str]
     about: ClassVar[str]
-    wants_gold: ClassVar[bool] = True
 
     @abstractmethod
     def verdict(self, completion: Completion) -> Score:
@@ -51,7 +49,7 @@ class Verifier(ABC):
             RewardError: names the first such problem.
         """
         for prompt in prompts:
-            if self.wants_gold and prompt.answer is None:
+            if self.wants_gold() and prompt.answer is None:
                 raise RewardError(
                     f"the problem {prompt.prompt_id} ({prompt.text[:60]!r}) has no gold answer to compare with "
                     f"(reward.verifier = '{self.name}'): add 'answer' to it, or give a reward function"
@@ -61,6 +59,10 @@ class Verifier(ABC):
                     f"the gold answer {shortened(prompt.answer)} of the problem {prompt.prompt_id} {why}: choose "
                     f"another reward.verifier than '{self.name}'"
                 )
+
+    def wants_gold(self) -> bool:
+        """Whether it compares with a gold answer."""
+        return True
 
     def refuses(self, prompt: Prompt) -> str:
         """Why no completion could match this problem's gold answer, as the end of a sentence; "" where one could."""
@@ -85,9 +87,19 @@ def judged(right: bool, answer: str) -> Score:
     return Score(float(right), {"accuracy": float(right)}, right, Status.OK, (), answer)
 
 
+def measured(name: str, value: float, text: str = "") -> Score:
+    """The score of a verifier that says nothing about the answer: the value is the total and the one component."""
+    return Score(value, {name: value}, None, Status.OK, (), text)
+
+
 def no_answer() -> Score:
     """The score of a completion that holds nothing that could be an answer."""
     return Score(0.0, {"accuracy": 0.0}, False, Status.NO_ANSWER)
+
+
+def outside(name: str, options: str, expected: str) -> RewardError:
+    """An option out of its range."""
+    return RewardError(f"the verifier '{name}' with {options}: expected {expected}")
 
 
 def shortened(answer: Any) -> str:

@@ -2,7 +2,6 @@ r"""The verifier 'math': whether the final answer is mathematically the same as 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -13,7 +12,7 @@ from surefoot.rewards.base import Completion
 from surefoot.rewards.equivalence import decide
 from surefoot.rewards.latex import LONGEST
 from surefoot.rewards.verifiers.base import Verifier, gold_text, judged, no_answer
-from surefoot.rewards.workers import Outcome, WorkerPool
+from surefoot.rewards.workers import Outcome, shared_pool
 from surefoot.tasks.extraction import placed_answer
 from surefoot.types import Prompt, Score, Status
 
@@ -70,7 +69,7 @@ class Mathematics(Verifier):
                 settled[gold, answer] = decide(gold, answer, self.digits)
         open_pairs = [pair for pair, verdict in settled.items() if verdict is None]
         jobs = [(gold, answer, self.digits) for gold, answer in open_pairs]
-        pool = _pool(self.workers, self.memory)
+        pool = shared_pool((_WORK, "math_verify"), self.workers, self.memory)
         settled.update(zip(open_pairs, pool.run(f"{_WORK}:equal", jobs, self.deadline), strict=True))
         verdicts = iter(settled[pair] for pair in pairs)
         return [no_answer() if a is None else _score(next(verdicts), a[:LONGEST]) for a in answers]
@@ -92,8 +91,3 @@ def _gold(prompt: Prompt) -> str:
     """The gold answer; of a whole solution, what it has in its last box or after ``####``."""
     text = gold_text(prompt.answer)
     return placed_answer(text, ("boxed", "hashes")) or text
-
-
-@functools.cache
-def _pool(workers: int, memory: int) -> WorkerPool:
-    return WorkerPool([_WORK, "math_verify"], workers=workers or None, memory=memory)

@@ -14,11 +14,32 @@ from surefoot.config import nearest
 from surefoot.errors import RewardError
 from surefoot.rewards.values import short
 from surefoot.rewards.verifiers.base import Verifier
+from surefoot.rewards.verifiers.choice import Choice
+from surefoot.rewards.verifiers.data import Json
 from surefoot.rewards.verifiers.final import Boxed, Exact, Number, Tag
+from surefoot.rewards.verifiers.language import Language
+from surefoot.rewards.verifiers.manner import Format, Length, Repetition
 from surefoot.rewards.verifiers.mathematics import Mathematics
+from surefoot.rewards.verifiers.pattern import Pattern
+from surefoot.rewards.verifiers.process import Steps
 
 VERIFIERS: dict[str, type[Verifier]] = {
-    verifier.name: verifier for verifier in (Exact, Number, Boxed, Tag, Mathematics)
+    verifier.name: verifier
+    for verifier in (
+        Exact,
+        Number,
+        Boxed,
+        Tag,
+        Mathematics,
+        Choice,
+        Pattern,
+        Json,
+        Steps,
+        Format,
+        Length,
+        Repetition,
+        Language,
+    )
 }
 """Every verifier that a configuration can name."""
 
