@@ -11,7 +11,7 @@ from surefoot.rewards.base import Completion
 from surefoot.rewards.code_compare import same_output, same_value
 from surefoot.rewards.code_extract import program_in
 from surefoot.rewards.code_suites import Case, Suite, suite_of
-from surefoot.rewards.sandbox import Call, Ending, Job, Result, Sandbox, SandboxConfig, Tests
+from surefoot.rewards.sandbox import Call, Checks, Ending, Job, Result, Sandbox, SandboxConfig
 from surefoot.rewards.sandbox.pool import shared
 from surefoot.rewards.values import short
 from surefoot.types import Prompt, Score, Status
@@ -162,7 +162,7 @@ def _by_code(pool: Sandbox, suite: Suite, program: str, *, stop: bool) -> list[V
     if suite.header:
         whole = suite.entry is not None and f"def {suite.entry}" in program
         program = f"{suite.header}\n\n{program}" if whole else suite.header + program
-    result = pool.run(program, task=Tests(suite.sources, suite.setup, suite.entry, stop))
+    result = pool.run(program, task=Checks(suite.sources, suite.setup, suite.entry, stop))
     verdicts = [Verdict(passed, "" if passed else WRONG, result.text) for passed in result.passed]
     if result.status is not Ending.OK:
         first = next((i for i, verdict in enumerate(verdicts) if not verdict.passed), len(verdicts))

@@ -79,7 +79,8 @@ ATTACKS: dict[str, tuple[str, Ending, str | None, dict[str, Any]]] = {
     "closes all files": ("import os\nos.closerange(0, 9999)\nprint('x')", Ending.FAILED, "", {}),
     "closes all files, goes on": ("import os\nos.closerange(0, 9999)\nwhile True: pass", Ending.TIMEOUT, "", SHORT),
     "writes to every file descriptor": (
-        "import os\nfor fd in range(3, 999):\n    try: os.write(fd, b'\\0\\0\\0\\2{}' * 99)\n    except OSError: pass\nprint('on')",
+        "import os\nfor fd in range(3, 999):\n    try: os.write(fd, b'\\0\\0\\0\\2{}' * 99)\n"
+        "    except OSError: pass\nprint('on')",
         Ending.OK,
         "on\n",
         {},
@@ -97,8 +98,12 @@ ATTACKS: dict[str, tuple[str, Ending, str | None, dict[str, Any]]] = {
     "a null byte": ("x = 1\0", Ending.COMPILE, "", {}),
     "a crash": ("import ctypes\nctypes.string_at(0)", Ending.FAILED, "", {}),
     "raises at exit": ("import atexit\natexit.register(lambda: 1 / 0)\nprint('on')", Ending.OK, "on\n", {}),
-    "never ends a thread": ("import threading, time\nthreading.Thread(target=time.sleep, args=(99,)).start()", Ending.TIMEOUT)
-    + ("", SHORT),
+    "never ends a thread": (
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(99,)).start()",
+        Ending.TIMEOUT,
+        "",
+        SHORT,
+    ),
     "exit code": ("raise SystemExit(3)", Ending.FAILED, "", {}),
     "fills the disk with one file": (
         "with open('x', 'wb') as f:\n    while True: f.write(bytes(1 << 16))",
@@ -288,10 +293,7 @@ def test_nothing_of_one_program_reaches_the_next(sandbox: Sandbox) -> None:
 @at_each_level
 def test_what_is_left_running_is_ended(sandbox: Sandbox) -> None:
     """A daemon holds the pipes open and goes on; where processes are allowed at all."""
-    daemon = (
-        "import os, time\nif os.fork() == 0:\n    os.setsid()\n"
-        "    time.sleep(60)\n    os._exit(0)\nprint('left')"
-    )
+    daemon = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(60)\n    os._exit(0)\nprint('left')"
     if sandbox.isolation != "namespaces":
         assert sandbox.run(daemon).status is Ending.FAILED
         return

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from surefoot.errors import SandboxError
-from surefoot.rewards.sandbox import Call, Ending, Job, Limits, Sandbox, Tests
+from surefoot.rewards.sandbox import Call, Checks, Ending, Job, Limits, Sandbox
 from surefoot.rewards.sandbox import pool as pool_module
 from surefoot.rewards.sandbox.worker import Worker, WorkerFailure
 from tests.rewards.sandboxes import at_each_level
@@ -67,7 +67,20 @@ def test_results_are_in_the_order_of_the_jobs(sandbox: Sandbox) -> None:
 @at_each_level
 def test_calls_return_plain_values(sandbox: Sandbox) -> None:
     echo = "def echo(*x): return x"
-    given = (None, True, 10**40, -0.5, float("inf"), "é\ud800", b"\0", [1, (2,)], {3, 4}, frozenset({5}), {(6,): {}}, 1j)
+    given = (
+        None,
+        True,
+        10**40,
+        -0.5,
+        float("inf"),
+        "é\ud800",
+        b"\0",
+        [1, (2,)],
+        {3, 4},
+        frozenset({5}),
+        {(6,): {}},
+        1j,
+    )
     result = sandbox.run(echo, task=Call("echo", given))
     assert result.ok and result.returned and result.value == given
     assert [type(one) for one in result.value] == [type(one) for one in given]
@@ -100,7 +113,9 @@ def test_limits_of_one_job_are_its_own(sandbox: Sandbox) -> None:
 @at_each_level
 def test_processes_are_refused_where_they_cannot_be_ended(sandbox: Sandbox) -> None:
     limits = Limits(processes=3)
-    program = "import os\npid = os.fork()\nif pid:\n    os.waitpid(pid, 0)\n    print('parent')\nelse:\n    print('child')"
+    program = (
+        "import os\npid = os.fork()\nif pid:\n    os.waitpid(pid, 0)\n    print('parent')\nelse:\n    print('child')"
+    )
     if sandbox.isolation == "namespaces":
         assert sandbox.run(program, limits=limits).stdout == "child\nparent\n"
     else:
@@ -164,9 +179,9 @@ def test_a_failure_of_the_sandbox_is_no_result_of_the_program(
 def test_tests_that_cannot_run_are_an_error(sandbox: Sandbox) -> None:
     program = "def f(x): return x"
     for tests in (
-        Tests(("assert f(1) == 1",), setup="import nothing_of_that_name"),
-        Tests(("assert f(lambda: 1)",)),
-        Tests(("assert f(1 ==",)),
+        Checks(("assert f(1) == 1",), setup="import nothing_of_that_name"),
+        Checks(("assert f(lambda: 1)",)),
+        Checks(("assert f(1 ==",)),
     ):
         assert sandbox.run(program, task=tests).status is Ending.ERROR
 

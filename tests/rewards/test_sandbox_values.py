@@ -16,7 +16,9 @@ atoms = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) |
 hashable = st.recursive(atoms, lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=3), max_leaves=5)
 values = st.recursive(
     hashable | st.complex_numbers(allow_nan=False),
-    lambda inner: st.lists(inner, max_size=3) | st.sets(hashable, max_size=3) | st.dictionaries(hashable, inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.sets(hashable, max_size=3) | st.dictionaries(hashable, inner, max_size=3)
+    ),
     max_leaves=12,
 )
 

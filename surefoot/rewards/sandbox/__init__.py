@@ -9,6 +9,6 @@
 from surefoot.rewards.sandbox.config import SandboxConfig
 from surefoot.rewards.sandbox.limits import Limits
 from surefoot.rewards.sandbox.pool import Sandbox
-from surefoot.rewards.sandbox.results import Call, Ending, Job, Result, Tests
+from surefoot.rewards.sandbox.results import Call, Checks, Ending, Job, Result
 
-__all__ = ["Call", "Ending", "Job", "Limits", "Result", "Sandbox", "SandboxConfig", "Tests"]
+__all__ = ["Call", "Checks", "Ending", "Job", "Limits", "Result", "Sandbox", "SandboxConfig"]

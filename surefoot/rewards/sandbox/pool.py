@@ -16,7 +16,7 @@ from surefoot.rewards.sandbox.backends import backend
 from surefoot.rewards.sandbox.config import SandboxConfig
 from surefoot.rewards.sandbox.levels import choose
 from surefoot.rewards.sandbox.limits import Limits
-from surefoot.rewards.sandbox.results import Call, Ending, Job, Result, Tests
+from surefoot.rewards.sandbox.results import Call, Checks, Ending, Job, Result
 from surefoot.rewards.sandbox.worker import Worker, WorkerFailure
 
 ATTEMPTS = 2  # a job whose worker fails is given to another once
@@ -51,7 +51,7 @@ class Sandbox:
         program: str,
         stdin: str | bytes = "",
         *,
-        task: Call | Tests | None = None,
+        task: Call | Checks | None = None,
         prelude: str = "",
         limits: Limits | None = None,
     ) -> Result:

@@ -31,8 +31,8 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Tests:
-    """Tests that are code. They run in another process than the program, which never sees them.
+class Checks:
+    """Checks that are code. They run in another process than the program, which never sees them.
 
     Attributes:
         sources: one or more pieces of code, each a test that passes where it raises nothing.
@@ -62,7 +62,7 @@ class Job:
 
     program: str
     stdin: str | bytes = ""
-    task: Call | Tests | None = None
+    task: Call | Checks | None = None
     prelude: str = ""
     limits: Limits | None = None
 
@@ -79,7 +79,7 @@ class Result:
         cpu_seconds: of computing.
         value: what the function returned, in built-in types (a :class:`Call` only).
         returned: whether it returned at all.
-        passed: for each test that was run, whether it passed (:class:`Tests` only).
+        passed: for each test that was run, whether it passed (:class:`Checks` only).
         text: one line for a person on what went wrong.
     """
 

@@ -18,7 +18,7 @@ from surefoot.rewards.sandbox.guest.frames import write_all, write_frame
 from surefoot.rewards.sandbox.guest.values import encode
 from surefoot.rewards.sandbox.limits import Limits
 from surefoot.rewards.sandbox.replies import read_reply
-from surefoot.rewards.sandbox.results import Call, Job, Result, Tests
+from surefoot.rewards.sandbox.results import Call, Checks, Job, Result
 
 START = 60.0  # seconds that an interpreter may take to start
 GRACE = 10.0  # seconds past a program's own deadline after which its worker is given up
@@ -83,7 +83,7 @@ class Worker:
         if isinstance(job.task, Call):
             mode = "call"
             program |= {"name": job.task.name, "arguments": [encode(argument) for argument in job.task.arguments]}
-        elif isinstance(job.task, Tests):
+        elif isinstance(job.task, Checks):
             mode, task = "tests", job.task
             tests = {"tests": task.sources, "setup": task.setup, "entry": task.entry, "stop": task.stop}
             message["tests"] = tests
