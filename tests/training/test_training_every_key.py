@@ -252,14 +252,14 @@ def spy_on_grading(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def train_async(config: RunConfig, seen: Seen) -> RunResult:
-    """A run with an async function as its reward, the slower the longer the completion."""
+    """A run with an async function as its reward, the slow where a completion begins with a letter."""
     running = 0
 
     async def share(prompt: str, completion: str, answer: object) -> float:
         nonlocal running
         running += 1
         seen["at_once"] = max(seen["at_once"], running)
-        await asyncio.sleep(0.005 if len(completion) < 7 else 0.3)
+        await asyncio.sleep(0.3 if completion[:1].isalpha() else 0.005)
         running -= 1
         return sum(c.isdigit() for c in completion) / max(1, len(completion))
 
