@@ -28,6 +28,7 @@ from surefoot.training.config import RunConfig
 from surefoot.training.grading import Grading, grading_threads
 from surefoot.training.loop import train
 from surefoot.types import Prompt, Sample, Score, Status
+from tests.rewards.judge_server import Server
 from tests.training.tiny import share_of_digits, tiny
 
 
@@ -308,3 +309,50 @@ class TestParts:
         total = (standard(digits) + 0.5 * standard(first)).ravel()
         expected = (total - total.mean()) / (total.std(ddof=1) + 1e-6)
         assert np.array([record["advantage"] for record in records]) == pytest.approx(expected, abs=1e-4)
+
+
+class TestFromOutside:
+    """Rewards that a configuration names and that live elsewhere: a judge behind a server, a model in a folder."""
+
+    OPTIONS: ClassVar[dict[str, Any]] = {"train": {"steps": 2}, "evaluation": {"problems": 2, "every": 0}}
+
+    def test_a_judge_is_asked_counted_and_its_key_is_in_no_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        monkeypatch.setenv("JUDGE_KEY", "sk-very-secret")
+        server = Server()
+        options = {
+            "base_url": server.url,
+            "model": "m",
+            "rubric": "Is it right?",
+            "key_env": "JUDGE_KEY",
+            "price_in": 1.0,
+        }
+        over = self.OPTIONS | {"reward": {"parts": {"style": {"verifier": "judge", "options": options}}}}
+        folder = train(tiny(tmp_path, **over)).folder
+        server.http.shutdown()
+        server.http.server_close()
+        assert all(headers["authorization"] == "Bearer sk-very-secret" for headers in server.headers)
+        metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        before = json.loads((folder / "evaluations.jsonl").read_text().splitlines()[0])["reward"]
+        assert metrics[0]["component/style"] == pytest.approx(0.7)
+        for step in metrics:
+            assert step["judge/requests"] + step.get("judge/cached", 0.0) == 12  # 3 prompts with 4 samples
+            assert step["judge/cost"] == pytest.approx(step["judge/requests"] * 100 / 1e6)
+        assert before["judge/requests"] == 2
+        assert not [file for file in folder.rglob("*") if file.is_file() and b"very-secret" in file.read_bytes()]
+
+    def test_a_reward_model_from_a_folder(self, tmp_path: Path):
+        from transformers import LlamaConfig, LlamaForSequenceClassification
+
+        tokenizer = load_policy(ModelConfig()).tokenizer
+        sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+        LlamaForSequenceClassification(LlamaConfig(vocab_size=len(tokenizer), num_labels=1, **sizes)).save_pretrained(
+            tmp_path / "rm"
+        )
+        tokenizer.save_pretrained(tmp_path / "rm")
+        part = {"verifier": "model", "options": {"path": str(tmp_path / "rm")}, "weight": 0.5}
+        folder = train(tiny(tmp_path / "runs", **self.OPTIONS, reward={"parts": {"liked": part}})).folder
+        records = (folder / "samples" / "step-000001.jsonl").read_text().splitlines()
+        values = [(json.loads(line)["reward"], json.loads(line)["parts"]["liked"]["value"]) for line in records]
+        assert len({value for _, value in values}) > 1
+        assert all(reward == pytest.approx(0.5 * value) for reward, value in values)
