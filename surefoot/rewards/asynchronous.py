@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import functools
 import inspect
 import os
@@ -121,8 +122,10 @@ def _started(process: int) -> asyncio.AbstractEventLoop:
         async def cancel() -> None:
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()
+            await asyncio.sleep(0)  # a turn for them to end
 
-        asyncio.run_coroutine_threadsafe(cancel(), loop)
+        with contextlib.suppress(Exception):  # a loop that somebody blocks
+            asyncio.run_coroutine_threadsafe(cancel(), loop).result(timeout=1.0)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(timeout=1.0)
 
