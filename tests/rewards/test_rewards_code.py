@@ -86,7 +86,7 @@ FAILURES = [
 @pytest.mark.parametrize("case", range(len(FAILURES)))
 def test_each_kind_of_failure_is_told_and_worth_nothing(sandbox: Sandbox, case: int) -> None:
     gold, program, kind = FAILURES[case]
-    pool = Limited(sandbox, Limits(seconds=1.0 if kind == "timeout" else 20.0))
+    pool = Limited(sandbox, Limits(seconds=1.0 if kind == "timeout" else 60.0))
     (score,) = scores(pool, gold, fenced(program))  # type: ignore[arg-type]
     assert score.total == 0.0 and score.correct is False and score.status is Status.OK
     assert score.components[kind] == 1.0 and score.text.startswith(kind.replace("_", " ")), score

@@ -22,7 +22,7 @@ HOSTILE = [
 def load(sandbox: Sandbox, programs: int) -> None:
     """Run so many programs, every tenth hostile, and see that each ended as it should."""
     short = Limits(seconds=0.5)
-    long = Limits(seconds=30.0)
+    long = Limits(seconds=60.0)
     jobs, endings, printed = [], [], []
     for n in range(programs):
         if n % 10 == 9:
@@ -43,7 +43,7 @@ def load(sandbox: Sandbox, programs: int) -> None:
 
 @at_each_level
 def test_no_program_is_lost(sandbox: Sandbox) -> None:
-    load(sandbox, 160)
+    load(sandbox, 120)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from typing import Any
 
 from surefoot.errors import SandboxError
 from surefoot.rewards.sandbox.config import SandboxConfig
-from surefoot.rewards.sandbox.guest import landlock
+from surefoot.rewards.sandbox.guest import filter, landlock
 
 AUTOMATIC = ("namespaces", "bubblewrap", "seccomp")
 """The order in which 'auto' tries."""
@@ -83,9 +83,15 @@ def backend(name: str, config: SandboxConfig) -> Backend:
     """The back end of that level, for one worker.
 
     Raises:
-        SandboxError: it needs a program that is not here.
+        SandboxError: it needs something that is not here.
     """
+    if sys.platform != "linux":
+        raise SandboxError(f"sandbox.isolation = '{name}' needs Linux (this is {sys.platform})")
     made = _KINDS[name](config)
+    if made.walls["filter"] and not filter.supported():
+        raise SandboxError(
+            f"sandbox.isolation = '{name}': no system-call filter for this machine ({os.uname().machine})"
+        )
     if config.processes > 1 and not made.walls["namespaces"]:
         raise SandboxError(
             f"sandbox.processes = {config.processes} needs a process namespace for each program: set "

@@ -26,7 +26,7 @@ class SandboxConfig(Section):
     )
     image: str = Field("python:3.12-slim", description="image of 'docker'; it must be there already")
     command: str = Field("docker", description="command line program of 'docker', for instance 'podman'")
-    seconds: float = Field(10.0, gt=0, description="seconds of the clock for one program")
+    seconds: float = Field(20.0, gt=0, description="seconds of the clock for one program")
     cpu_seconds: float = Field(6.0, gt=0, description="seconds of computing for one program")
     memory_mb: int = Field(512, ge=64, description="MiB of address space of one program")
     processes: int = Field(1, ge=1, le=64, description="processes of one program; more than 1 only under 'namespaces'")

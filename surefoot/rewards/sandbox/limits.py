@@ -11,7 +11,8 @@ class Limits:
     """Limits of one program.
 
     Attributes:
-        seconds: of the clock.
+        seconds: of the clock. Generous, for a busy machine must not make a right program wrong; ``cpu_seconds`` is the
+            limit that says the same on every machine.
         cpu_seconds: of computing, in each process (rounded up to whole seconds).
         memory: bytes of address space, shared equally among ``processes``.
         processes: that may live at once, the program's own included; more than 1 only where each program has a process
@@ -22,7 +23,7 @@ class Limits:
         output: bytes on standard output, on standard error and of a value that is returned, each.
     """
 
-    seconds: float = 10.0
+    seconds: float = 20.0
     cpu_seconds: float = 6.0
     memory: int = 512 << 20
     processes: int = 1

@@ -28,7 +28,9 @@ def read_reply(reply: Mapping[str, Any], mode: str, limits: Limits) -> Result:
         seconds=reply["seconds"],
         cpu_seconds=reply["cpu"],
     )
-    if result.status is Ending.FAILED:
+    if reply["outcome"] == "threads":
+        result = replace(result, text="too many threads")
+    elif result.status is Ending.FAILED:
         result = replace(result, status=_why(code, result.cpu_seconds, report, limits))
     if mode == "tests":
         return _tested(result, _frame(reply["verdict"]), report, cut=reply["outcome"] != "exited")

@@ -21,7 +21,7 @@ from surefoot.rewards.sandbox.replies import read_reply
 from surefoot.rewards.sandbox.results import Call, Checks, Job, Result
 
 START = 60.0  # seconds that an interpreter may take to start
-GRACE = 10.0  # seconds past a program's own deadline after which its worker is given up
+GRACE = 30.0  # seconds past a program's own deadline after which its worker is given up
 
 
 class WorkerFailure(Exception):

@@ -19,7 +19,6 @@ MNT_DETACH = 2
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER = 1, 4, 38, 36
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 CAPSET = {"x86_64": 126, "aarch64": 91}
-SETNS = {"x86_64": 308, "aarch64": 268}
 
 _libc = ctypes.CDLL(None, use_errno=True)
 machine = os.uname().machine
