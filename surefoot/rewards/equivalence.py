@@ -10,7 +10,9 @@ it is rounded (or cut off) from: 0.333333 is 1/3, 0.333 is not, 2.9999999 is not
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from fractions import Fraction
+from itertools import islice
 from typing import Any
 
 from surefoot.rewards.latex import LONGEST, is_safe, spelled
@@ -19,8 +21,12 @@ from surefoot.tasks.numerals import read_numeral
 
 _DECIMAL = re.compile(r"[+-]?[0-9]*\.([0-9]+)")
 _FRAC = re.compile(r"([+-]?)\s*\\frac\s*\{\s*([+-]?[0-9]+)\s*\}\s*\{\s*([+-]?[0-9]+)\s*\}")
-_WORD = re.compile(r"[^\W\d_]{4,}|(?i:yes|no|odd|not|non)(?![a-z])")
-_SYMBOLS = re.compile(r"[\\^_{}=<>+*/0-9]")
+_SCIENTIFIC = re.compile(r"([+-]?[0-9.]+)\s*\\(?:times|cdot)\s*10\s*\^\s*\{?\s*([+-]?[0-9]{1,5})\s*\}?")
+_RECURRING = re.compile(r"([+-]?)([0-9]*)\.([0-9]*)\\overline\s*\{\s*([0-9]+)\s*\}")
+_WORD = re.compile(r"(?<![\\A-Za-z])[^\W\d_]{4,}|(?<![\\A-Za-z])(?i:yes|no|odd|not|non)(?![A-Za-z])")
+_RELATED = re.compile(
+    r"\\(?:sim|cong|equiv|to|(?:long|Long)?(?:left)?(?:right|Right)arrow|ne|mid|propto|implies|iff|pmod|bmod|mod)(?![A-Za-z])"
+)
 _PRECISION = 60
 _POINTS, _ENOUGH = 8, 4
 _PRIMES = (101, 13, 149, 61, 223, 31, 89, 173, 43, 127, 71, 19, 199, 53, 107, 37, 151)
@@ -55,12 +61,23 @@ def equal(gold: str, given: str, digits: int) -> bool:
 
 
 def number(text: str) -> Fraction | None:
-    """The exact value of a numeral or of a fraction of two."""
+    r"""The exact value of a numeral, a fraction of two, a recurring decimal, or a power of ten times a numeral.
+
+    >>> number(r"-\frac{1}{3}") == -number(r"0.\overline{3}"), number(r"1.5 \times 10^{-1}") == number("3/20")
+    (True, True)
+    """
     fraction = _FRAC.fullmatch(text)
     if fraction and len(text) <= LONGEST and int(fraction[3]):
         value = Fraction(int(fraction[2]), int(fraction[3]))
         return -value if fraction[1] == "-" else value
-    numeral = read_numeral(text)
+    recurring = _RECURRING.fullmatch(text)
+    if recurring and len(text) <= LONGEST:
+        sign, whole, part, period = recurring.groups()
+        value = Fraction(int(whole + part or 0) * (10 ** len(period) - 1) + int(period))
+        value /= 10 ** len(part) * (10 ** len(period) - 1)
+        return -value if sign == "-" else value
+    scientific = _SCIENTIFIC.fullmatch(text)
+    numeral = read_numeral(f"{scientific[1]}e{scientific[2]}" if scientific else text)
     return numeral.value if numeral else None
 
 
@@ -74,7 +91,9 @@ def _cheap(gold: str, given: str, digits: int) -> bool:
         return False
     if _is_word(gold) or _is_word(given):
         return _letters(gold) == _letters(given)
-    if "..." in gold + given or ":" in gold + given or not gold or not given or not is_safe(gold) or not is_safe(given):
+    if any("..." in text or ":" in text or _RELATED.search(text) for text in (gold, given)):
+        return False
+    if not gold or not given or not is_safe(gold) or not is_safe(given):
         return False
     raise Undecided
 
@@ -107,7 +126,7 @@ def _squeezed(text: str) -> str:
 
 
 def _is_word(text: str) -> bool:
-    return bool(_WORD.search(text)) and not _SYMBOLS.search(text)
+    return r"\begin" not in text and bool(_WORD.search(text))
 
 
 def _letters(text: str) -> str:
@@ -132,6 +151,8 @@ def _algebra(gold: str, given: str, digits: int) -> bool:
 
 
 def _parsed(text: str) -> Any:
+    if "$" in text:  # it would end the formula early, and the library go on to another one
+        return None
     from math_verify import LatexExtractionConfig, parse
 
     found = parse(
@@ -147,7 +168,7 @@ def _parsed(text: str) -> Any:
 def _same_number(gold: str, a: Any, given: str, b: Any, digits: int) -> bool:
     import sympy
 
-    a, b = (sympy.nsimplify(x.doit(), rational=True) if x.has(sympy.Float) else x.doit() for x in (a, b))
+    a, b = _exact(a), _exact(b)
     if a == b:
         return True
     if a.is_finite is False or b.is_finite is False:
@@ -170,10 +191,12 @@ def _same_expression(a: Any, b: Any) -> bool:
     """Equal at points: cheaper and safer than to simplify, and surer than to compare forms."""
     import sympy
 
-    values = _at_points(a, b)
-    if any(not _close(x, y) for x, y in values):
-        return False
-    return len(values) >= _ENOUGH or bool(sympy.simplify(a - b) == 0)
+    for agreed, (x, y) in enumerate(_at_points(a, b), start=1):
+        if not _close(x, y):
+            return False
+        if agreed == _ENOUGH:
+            return True
+    return bool(sympy.simplify(a - b) == 0)
 
 
 def _same_equation(a: Any, b: Any) -> bool:
@@ -181,16 +204,16 @@ def _same_equation(a: Any, b: Any) -> bool:
     left, right = a.lhs - a.rhs, b.lhs - b.rhs
     if left.free_symbols != right.free_symbols or not left.free_symbols:
         return False
-    values = [(x, y) for x, y in _at_points(left, right) if x != 0 and y != 0]
-    return len(values) >= _ENOUGH and all(_close(x * values[0][1], y * values[0][0]) for x, y in values[1:])
+    values = [pair for pair in islice(_at_points(left, right), _ENOUGH) if 0 not in pair]
+    return len(values) == _ENOUGH and all(_close(x * values[0][1], y * values[0][0]) for x, y in values[1:])
 
 
-def _at_points(a: Any, b: Any) -> list[tuple[Any, Any]]:
+def _at_points(a: Any, b: Any) -> Iterator[tuple[Any, Any]]:
     """Values of both at fixed points, positive and negative ones, where both have any."""
     import sympy
 
+    a, b = _exact(a), _exact(b)
     names = sorted(a.free_symbols | b.free_symbols, key=str)
-    values = []
     for shift in range(_POINTS):
         # Fractions of primes, so that no two variables or points are related by accident.
         point = {
@@ -199,8 +222,15 @@ def _at_points(a: Any, b: Any) -> list[tuple[Any, Any]]:
         }
         pair = [sympy.N(x.subs(point), _PRECISION) for x in (a, b)]
         if all(x.is_number and x.is_finite for x in pair):
-            values.append((pair[0], pair[1]))
-    return values
+            yield pair[0], pair[1]
+
+
+def _exact(x: Any) -> Any:
+    """With decimals as the fractions that they spell."""
+    import sympy
+
+    x = x.doit()
+    return sympy.nsimplify(x, rational=True) if x.has(sympy.Float) else x
 
 
 def _close(x: Any, y: Any) -> bool:

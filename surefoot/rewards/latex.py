@@ -27,6 +27,7 @@ _CHARACTERS = {
     "≤": r"\le ",
     "≥": r"\ge ",
     "≠": r"\ne ",
+    "≈": "=",
     "∪": r"\cup ",
     "∩": r"\cap ",
     "∅": r"\emptyset ",
@@ -52,6 +53,7 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\(?:geq|geqslant)(?![A-Za-z])", r"\\ge "),
         (r"<=", r"\\le "),
         (r">=", r"\\ge "),
+        (r"\\(?:approx|simeq|doteq)(?![A-Za-z])", "="),
         (r"\\lt(?![A-Za-z])", "<"),
         (r"\\gt(?![A-Za-z])", ">"),
         (r"\\neq(?![A-Za-z])|!=", r"\\ne "),
@@ -125,7 +127,7 @@ def spelled(text: str) -> str:
     text = _PLAIN.sub(lambda match: "\\" + match[0].replace("infinity", "infty"), text).replace(r"\inf ", r"\infty ")
     text = _roots(text)
     text = re.sub(r"\s*\*\s*", r"\\cdot ", text)
-    return bare(" ".join(text.split()))
+    return bare(" ".join(text.split()).lstrip("= "))
 
 
 def bare(text: str) -> str:

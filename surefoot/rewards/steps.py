@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import pairwise
 
 from surefoot.tasks.numerals import read_numeral
 
@@ -37,7 +38,9 @@ _PLAIN = (
     (re.compile(r"(?<=[0-9])(?:\{,\}|,)(?=[0-9]{3}(?![0-9]))"), ""),
 )
 _TERM = r"[0-9.()+\-*/^\s]"
-_CHAIN = re.compile(rf"(?<![\w.^%])(?:[(\-+\s]*[0-9.]{_TERM}*?)(?:\s*(?<![<>!=:])=(?!=)\s*[(\-+]*[0-9.](?:{_TERM}*[0-9)])?)+(?![\w%^*/!]|\.[0-9])")
+_CHAIN = re.compile(
+    rf"(?<![\w.^%])(?:[(\-+\s]*[0-9.]{_TERM}*?)(?:\s*(?<![<>!=:])=(?!=)\s*[(\-+]*[0-9.](?:{_TERM}*[0-9)])?)+(?![\w%^*/!]|\.[0-9])"
+)
 _TOKEN = re.compile(r"\s*(?:([0-9]+(?:\.[0-9]+)?|\.[0-9]+)|([-+*/^()]))")
 
 
@@ -61,7 +64,7 @@ def split_steps(text: str, how: str = "auto") -> list[tuple[int, int]]:
         spans = tagged
     elif how == "numbered":
         bounds = [0, *numbered, len(text)]
-        spans = list(zip(bounds, bounds[1:], strict=False))
+        spans = list(pairwise(bounds))
     elif how == "lines":
         spans = [(match.start(), match.end()) for match in re.finditer(r"[^\n]+", text)]
     else:
@@ -104,7 +107,7 @@ def claims(text: str) -> list[tuple[str, bool]]:
     for piece in re.split(r"[,;\n]|\.(?=\s|$)", text):
         for chain in _CHAIN.finditer(piece[: 10 * _LONGEST]):
             sides = [(compute(side), "".join(side.split())) for side in chain[0].split("=")]
-            for (a, left), (b, right) in zip(sides, sides[1:], strict=False):
+            for (a, left), (b, right) in pairwise(sides):
                 if a is not None and b is not None and not (_is_numeral(left) and _is_numeral(right)):
                     found.append((f"{left}={right}", a == b or _rounded(a, right)))
     return found

@@ -44,7 +44,9 @@ _MIXED_TEXT = re.compile(r"(?P<sign>-?)\s*(?P<whole>[0-9]+)\s+(?P<a>[0-9]+)\s*/\
 _GROUPED = re.compile(r"(?<![0-9.,])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])")
 _SPACED = re.compile(r"(?<![0-9.])[0-9]{1,3}(?: [0-9]{3})+(?![0-9 ])")
 _WORDS = re.compile(r"(?<![A-Za-z\\])(?:or|and)(?![A-Za-z])|\\(?:lor|vee|land|wedge)(?![A-Za-z])|或|和")
-_LABEL = re.compile(r"\\?[A-Za-z]+(?:_\{?[A-Za-z0-9]+\}?)?'*(?:\s*\(\s*[A-Za-z](?:\s*,\s*[A-Za-z])*\s*\))?|\([A-Za-z](?:,\s*[A-Za-z])+\)")
+_LABEL = re.compile(
+    r"\\?[A-Za-z]+(?:_\{?[A-Za-z0-9]+\}?)?'*(?:\s*\(\s*[A-Za-z](?:\s*,\s*[A-Za-z])*\s*\))?|\([A-Za-z](?:,\s*[A-Za-z])+\)"
+)
 _MATRIX = re.compile(
     r"\\begin\{(?P<kind>[pbBvV]?matrix|array)\}(?:\{[^{}]*\})?(?P<body>.*)\\end\{(?P=kind)\}", re.DOTALL
 )

@@ -18,9 +18,6 @@ import json
 import os
 import selectors
 import signal
-import struct
-import subprocess
-import sys
 import threading
 import time
 import weakref
@@ -30,12 +27,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from surefoot.errors import RewardError
+from surefoot.rewards.worker_handle import START_SECONDS, WorkerHandle
 
-START_SECONDS = 120.0
-"""How long a worker may take to start and import its modules, on a busy machine."""
-
-_HEAD = struct.Struct("!I")
-_LARGEST = 1 << 26
 _TRIES = 2
 
 
@@ -88,7 +81,7 @@ class WorkerPool:
         self.size = workers or min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
         self.deadline, self.memory, self.recycle = deadline, memory, recycle
         self._lock = threading.Lock()
-        self._workers: list[_Worker] = []
+        self._workers: list[WorkerHandle] = []
         _POOLS.add(self)
 
     def run(self, function: str, jobs: Sequence[Sequence[Any]], deadline: float | None = None) -> list[Outcome]:
@@ -133,85 +126,6 @@ def shared_pool(modules: tuple[str, ...], workers: int = 0, memory: int = 1024) 
     return WorkerPool(modules, workers=workers or None, memory=memory)
 
 
-class _Worker:
-    """One process and its pipes, from the parent's side."""
-
-    def __init__(self, pool: WorkerPool):
-        command = [sys.executable, "-m", "surefoot.rewards.worker", str(pool.memory), *pool.modules]
-        paths = [os.path.abspath(path) for path in sys.path]
-        # The same order of sets in every worker: verdicts must not depend on a process.
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONHASHSEED": "0"}
-        try:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=environment,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise RewardError(f"no worker process could be started: {error}") from error
-        assert self.process.stdin and self.process.stdout
-        self.stdin, self.stdout = self.process.stdin.fileno(), self.process.stdout.fileno()
-        os.set_blocking(self.stdin, False)
-        os.set_blocking(self.stdout, False)
-        self.job: int | None = None
-        self.until = time.monotonic() + START_SECONDS
-        self.ready = False
-        self.done = 0
-        self.outgoing, self.incoming = memoryview(b""), bytearray()
-
-    def give(self, job: int, message: bytes, deadline: float) -> None:
-        self.job, self.until = job, time.monotonic() + deadline
-        self.outgoing = memoryview(_HEAD.pack(len(message)) + message)
-        self.push()
-
-    def push(self) -> None:
-        """Send what the pipe takes."""
-        with contextlib.suppress(BlockingIOError, BrokenPipeError):
-            while self.outgoing:
-                self.outgoing = self.outgoing[os.write(self.stdin, self.outgoing) :]
-
-    def pull(self) -> list[Any] | None:
-        """Whole messages that have come, or None where the worker is gone."""
-        try:
-            while piece := os.read(self.stdout, 1 << 16):
-                self.incoming += piece
-            return None
-        except BlockingIOError:
-            pass
-        messages = []
-        while len(self.incoming) >= _HEAD.size:
-            (length,) = _HEAD.unpack_from(self.incoming)
-            if length > _LARGEST:
-                return None
-            if len(self.incoming) < _HEAD.size + length:
-                break
-            try:
-                messages.append(json.loads(bytes(self.incoming[_HEAD.size : _HEAD.size + length])))
-            except ValueError:
-                return None
-            del self.incoming[: _HEAD.size + length]
-        return messages
-
-    def stop_if_busy(self) -> bool:
-        """End it where it has a job, or has ended already; whether it is gone."""
-        gone = self.job is not None or self.process.poll() is not None
-        if gone:
-            self.stop()
-        return gone
-
-    def stop(self) -> None:
-        for pipe in (self.process.stdin, self.process.stdout):
-            with contextlib.suppress(OSError, ValueError):
-                assert pipe is not None
-                pipe.close()
-        with contextlib.suppress(ProcessLookupError):
-            self.process.kill()
-        self.process.wait()
-
-
 @dataclass
 class _Batch:
     """One call of :meth:`WorkerPool.run`: hands out jobs, watches deadlines, collects outcomes."""
@@ -244,14 +158,14 @@ class _Batch:
                 self._enforce()
         return [outcome for outcome in self.outcomes if outcome is not None]
 
-    def _watch(self, worker: _Worker) -> None:
+    def _watch(self, worker: WorkerHandle) -> None:
         self.selector.register(worker.stdout, selectors.EVENT_READ, worker)
 
     def _hire(self) -> None:
         """As many workers as jobs could use now."""
         wanted = min(self.pool.size, len(self.waiting) + sum(w.job is not None for w in self.pool._workers))
         while len(self.pool._workers) < wanted:
-            worker = _Worker(self.pool)
+            worker = WorkerHandle(self.pool.modules, self.pool.memory)
             self.pool._workers.append(worker)
             self._watch(worker)
 
@@ -269,7 +183,7 @@ class _Batch:
         ends = [w.until for w in self.pool._workers if w.job is not None or not w.ready]
         pause = max(0.0, min(ends) - time.monotonic()) if ends else 0.0
         for key, events in self.selector.select(pause):
-            worker: _Worker = key.data
+            worker: WorkerHandle = key.data
             if worker not in self.pool._workers:  # dropped for an event before this one
                 continue
             if events & selectors.EVENT_WRITE:
@@ -279,7 +193,7 @@ class _Batch:
             else:
                 self._receive(worker)
 
-    def _receive(self, worker: _Worker) -> None:
+    def _receive(self, worker: WorkerHandle) -> None:
         messages = worker.pull()
         for message in messages or ():
             if not worker.ready:
@@ -294,7 +208,7 @@ class _Batch:
         elif worker.done >= self.pool.recycle and worker.job is None:
             self._drop(worker)
 
-    def _buried(self, worker: _Worker) -> None:
+    def _buried(self, worker: WorkerHandle) -> None:
         """A worker that died: its job is tried once more."""
         code = worker.process.wait()
         job = worker.job
@@ -331,7 +245,7 @@ class _Batch:
                 raise RewardError(f"a worker process did not start within {START_SECONDS:g} seconds")
             self._drop(worker)
 
-    def _drop(self, worker: _Worker) -> None:
+    def _drop(self, worker: WorkerHandle) -> None:
         for pipe in (worker.stdout, worker.stdin):
             with contextlib.suppress(KeyError, ValueError):
                 self.selector.unregister(pipe)

@@ -12,7 +12,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from case_tables import load
 
 from surefoot.errors import RewardError
 from surefoot.rewards import equivalence
@@ -24,6 +23,7 @@ from surefoot.rewards.verifiers import make_verifier
 from surefoot.rewards.verifiers.mathematics import Mathematics
 from surefoot.rewards.workers import WorkerPool
 from surefoot.types import Prompt, Score, Status
+from tests.rewards.case_tables import load
 
 HERE = str(Path(__file__).parent)
 
@@ -36,7 +36,7 @@ class TrickyPool:
     """Grades with a function that hangs or raises where the answer asks for it."""
 
     def __init__(self) -> None:
-        self.pool = WorkerPool(["tricky_equality"], workers=2)
+        self.pool = WorkerPool(["tricky_equality", "math_verify"], workers=2)
 
     def run(self, function: str, jobs: list[tuple[str, str, int]], deadline: float):
         return self.pool.run("tricky_equality:equal", jobs, deadline)
@@ -46,8 +46,8 @@ def test_a_sample_that_hangs_or_raises_marks_itself_and_no_other(monkeypatch: py
     monkeypatch.syspath_prepend(HERE)
     pool = TrickyPool()
     monkeypatch.setattr("surefoot.rewards.verifiers.mathematics.shared_pool", lambda *_: pool)
-    pairs = [("x+1", "1+x"), ("x+1", "h(ang)"), ("x+1", "x-1"), ("x+1", "r(aise)"), ("x+1", "k(ill)"), ("x+2", "2+x")]
-    scores = grade(make_verifier("math", {"deadline": 1.5}), completions(*pairs))
+    pairs = [("x+1", "1+x"), ("x+1", "h(1)"), ("x+1", "x-1"), ("x+1", "r(1)"), ("x+1", "k(1)"), ("x+2", "2+x")]
+    scores = grade(make_verifier("math", {"deadline": 4.0}), completions(*pairs))
     pool.pool.close()
     assert [score.status for score in scores] == [
         Status.OK,
@@ -58,7 +58,7 @@ def test_a_sample_that_hangs_or_raises_marks_itself_and_no_other(monkeypatch: py
         Status.OK,
     ]
     assert [score.correct for score in scores] == [True, None, False, None, None, True]
-    assert math.isnan(scores[1].total) and "not graded within 1.5 seconds" in scores[1].text
+    assert math.isnan(scores[1].total) and "not graded within 4 seconds" in scores[1].text
     assert "ValueError: raised" in scores[3].text and "worker process ended" in scores[4].text
 
 
@@ -137,7 +137,18 @@ def test_the_same_pair_is_graded_once(monkeypatch: pytest.MonkeyPatch):
     assert len(asked) == 2
 
 
-BOMBS = ["9**9**9", "9^{9^{9}}", "2^{99999}", "10**100000", "1e9999", "(7!)!", "10000!", "{" * 40, "9" * 500, "x^2" * 400]
+BOMBS = [
+    "9**9**9",
+    "9^{9^{9}}",
+    "2^{99999}",
+    "10**100000",
+    "1e9999",
+    "(7!)!",
+    "10000!",
+    "{" * 40,
+    "9" * 500,
+    "x^2" * 400,
+]
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
@@ -147,7 +158,9 @@ def test_bombs_are_known_without_lighting_them(bomb: str):
     assert decide(bomb, bomb, 6) is True  # as text
 
 
-@pytest.mark.parametrize("fine", [r"\frac{1}{2^{99}}", "2^{2005}", "e^{x^2}", "20!", "(n+1)!", r"\binom{10}{5}", "x^{10}"])
+@pytest.mark.parametrize(
+    "fine", [r"\frac{1}{2^{99}}", "2^{2005}", "e^{x^2}", "20!", "(n+1)!", r"\binom{10}{5}", "x^{10}"]
+)
 def test_large_and_honest_answers_are_computed(fine: str):
     assert is_safe(fine)
 
@@ -175,7 +188,9 @@ class TestOptions:
         assert make_verifier("math", {"digits": 3})(prompt, text).correct
         assert not make_verifier("math", {"digits": 0})(prompt, r"\boxed{0.333333333}").correct
 
-    @pytest.mark.parametrize("options", [{"places": []}, {"deadline": 0.0}, {"digits": -1}, {"workers": -1}, {"memory": -1}])
+    @pytest.mark.parametrize(
+        "options", [{"places": []}, {"deadline": 0.0}, {"digits": -1}, {"workers": -1}, {"memory": -1}]
+    )
     def test_values_out_of_range_are_refused(self, options: dict[str, object]):
         with pytest.raises(RewardError, match="the verifier 'math'"):
             make_verifier("math", options)

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surefoot.algorithms.presets import PRESETS
 from surefoot.rewards.base import Completion
 from surefoot.rewards.grade import grade
 from surefoot.rewards.steps import SPLITS, claims, compute, split_steps
 from surefoot.rewards.verifiers import make_verifier
-from surefoot.types import Prompt, Score, Status
+from surefoot.training.assemble import Parts, assemble
+from surefoot.training.batch import make_batch
+from surefoot.training.loop import train
+from surefoot.types import Group, Prompt, Sample, Score, Status
+from tests.training.tiny import tiny
 
 
 def pieces(text: str, how: str = "auto") -> list[str]:
@@ -49,7 +60,7 @@ def test_splitting(how: str, text: str, expected: list[str]):
 def test_steps_lie_in_the_text_in_order(text: str, how: str):
     spans = split_steps(text, how)
     assert all(0 <= start < end <= len(text) and text[start:end] == text[start:end].strip() for start, end in spans)
-    assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +116,10 @@ def test_values_against_fractions(a: int, b: int, c: int, operator: str):
     assert compute(f"2*({a}{operator}({right}))-1") == 2 * exact[operator] - 1
 
 
-@pytest.mark.parametrize("text", ["(" * 5000, "9^9^9^9", "2^65", "9" * 1000, "1" + "+1" * 5000, "-" * 399, "1 2", "2(3)", "1..2", "__import__"])
+@pytest.mark.parametrize(
+    "text",
+    ["(" * 5000, "9^9^9^9", "2^65", "9" * 1000, "1" + "+1" * 5000, "-" * 399, "1 2", "2(3)", "1..2", "__import__"],
+)
 def test_no_expression_is_too_much(text: str):
     assert compute(text) is None
 
@@ -144,11 +158,69 @@ def test_without_a_final_answer_the_share_is_the_total():
     assert judged(r"2 + 2 = 4, \boxed{17}", final="math").correct
 
 
-def test_a_run_with_grpo_process_learns_from_the_steps(tmp_path: Path):
-    """The same run, with steps that are all right and with the same ones all wrong, takes another way."""
-    from surefoot.training.loop import train
-    from tiny_process import run_with
+class TestProcess:
+    """Preset grpo_process: the verdicts on steps become advantages of the tokens that wrote them."""
 
-    del train
-    right, wrong = run_with(tmp_path / "a", "2+2=4"), run_with(tmp_path / "b", "2+2=5")
-    assert right != wrong
+    def test_a_right_step_is_pushed_up_and_a_wrong_one_down(self, tmp_path: Path):
+        parts = assemble(tiny(tmp_path, algorithm={"preset": "grpo_process"}), reward=make_verifier("steps"))
+        prompt = Prompt("p", "1+2=", "3")
+        texts = ["1+1=2\n2+1=3", "1+1=3\n2+1=3", "1+1=2\n2+1=4", "3"]
+        samples = tuple(
+            Sample.of(encode(parts, "1+2="), encode(parts, text), prompt_id="p", sample_id=k)
+            for k, text in enumerate(texts)
+        )
+        scores = tuple(parts.grade([(prompt, sample) for sample in samples]))
+        assert [[step.value for step in score.steps] for score in scores] == [[1, 1], [0, 1], [1, 0], []]
+        assert all(step.token is not None for score in scores for step in score.steps)
+        batch = make_batch(PRESETS["grpo_process"], [Group(prompt, samples, scores)], {})
+        assert batch.token_advantage is not None
+        first, second, third, none = batch.token_advantage
+        up = first[-1]
+        down = third[-1]
+        assert up > 0 > down and set(none) == {0}
+        # A token earns the steps that end at or after it: the line break belongs to the step after it.
+        assert first == pytest.approx([2 * up] * 5 + [up] * 6)
+        assert second == pytest.approx([up + down] * 5 + [up] * 6)
+        assert third == pytest.approx([up + down] * 5 + [down] * 6)
+
+    def test_a_run_consumes_them(self, tmp_path: Path):
+        """The same run without the verdicts on steps goes nowhere; with them it takes a step."""
+
+        def run(name: str, keep: bool) -> tuple[dict[str, Any], bytes]:
+            config = tiny(
+                tmp_path,
+                name=name,
+                algorithm={"preset": "grpo_process"},
+                train={"steps": 2},
+                rollout={"max_new_tokens": 12},
+                evaluation={"every": 0, "problems": 1},
+            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                result = train(config, reward=Rewritten(keep))
+            record = json.loads((result.folder / "metrics.jsonl").read_text().splitlines()[0])
+            return record, (result.model / "model.safetensors").read_bytes()
+
+        with_steps, moved = run("with", keep=True)
+        without, rested = run("without", keep=False)
+        assert with_steps["reward/steps"] > 0 and with_steps["advantage/abs_mean"] > 0
+        assert without["reward/steps"] == 0 and without["advantage/abs_mean"] == 0
+        assert moved != rested
+
+
+class Rewritten:
+    """Grades arithmetic in place of what an untrained model wrote: a sum that is right where its text has few digits."""
+
+    name = "rewritten"
+
+    def __init__(self, keep: bool):
+        self.keep, self.verifier = keep, make_verifier("steps", {"final": "none"})
+
+    def score(self, completions: Sequence[Completion]) -> list[Score]:
+        texts = [f"1+1={2 + sum(c.isdigit() for c in each.text) % 2}\n2+2=4" for each in completions]
+        scores = self.verifier.score([replace(c, text=text) for c, text in zip(completions, texts, strict=True)])
+        return scores if self.keep else [replace(score, steps=()) for score in scores]
+
+
+def encode(parts: Parts, text: str) -> np.ndarray:
+    return np.array(parts.renderer.tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from case_tables import DATA, load, verdict
 
 from surefoot.rewards.base import Completion
 from surefoot.rewards.verifiers import make_verifier
 from surefoot.types import Prompt
+from tests.rewards.case_tables import DATA, load, verdict
 
 SMALL = ["choice", "exact", "format", "json", "number", "regex"]
 
@@ -51,6 +51,10 @@ def test_the_tables_hold_what_they_promise():
 
 
 def test_every_gold_answer_of_mathematics_is_right_in_a_box():
-    golds = sorted({row["gold"] for row in load("mathematics") if "####" not in row["gold"] and "boxed" not in row["gold"]})
+    golds = sorted(
+        {row["gold"] for row in load("mathematics") if "####" not in row["gold"] and "boxed" not in row["gold"]}
+    )
     completions = [Completion(Prompt(gold, "?", gold), rf"\boxed{{{gold}}}") for gold in golds]
-    assert [gold for gold, score in zip(golds, make_verifier("math").score(completions), strict=True) if not score.correct] == []
+    assert [
+        gold for gold, score in zip(golds, make_verifier("math").score(completions), strict=True) if not score.correct
+    ] == []

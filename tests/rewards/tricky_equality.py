@@ -10,10 +10,10 @@ from surefoot.rewards import equivalence
 
 
 def equal(gold: str, given: str, digits: int) -> bool:
-    if given == "h(ang)":
+    if given == "h(1)":
         time.sleep(600)
-    if given == "r(aise)":
+    if given == "r(1)":
         raise ValueError("raised")
-    if given == "k(ill)":
+    if given == "k(1)":
         os.kill(os.getpid(), signal.SIGKILL)
     return equivalence.equal(gold, given, digits)

@@ -16,12 +16,17 @@ from surefoot.types import Prompt, Score
 
 _LETTERS = "ABCDEFGHIJ"
 _ALONE = re.compile(r"[(\[]?\s*([A-Ja-j])\s*[)\]]?\s*[.:]?")
-_LEADING = re.compile(r"(?:(?:option|choice|answer)\s+)?[(\[]?([A-J])(?:[)\]]\s*[.:]?|[.:](?=\s|$)|\s*[-–](?=\s)|(?=\s*[,/&;+]|\s*$|\s+(?:and|or)\b))", re.I)
+_LEADING = re.compile(
+    r"(?:(?:option|choice|answer)\s+)?[(\[]?([A-J])(?:[)\]]\s*[.:]?|[.:](?=\s|$)|\s*[-–](?=\s)|(?=\s*[,/&;+]|\s*$|\s+(?:and|or)\b))",
+    re.I,
+)
 _SEVERAL = re.compile(r"[(\[]?[A-J][)\].]?(?:\s*[-–\s]\s*[(\[]?[A-J][)\].]?)+")
 _FURTHER = re.compile(
     r"(?:\b(?:and|or|to|also|option|choice)\b|[,/&;+–-])\s*[(\[]?([A-J])[)\]]?(?=[\s.,;:/&+)\]–-]|$)|[(\[]([A-J])[)\]]"
 )
-_MARKED = re.compile(r"[(\[]([A-J])[)\]]|\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer)\s+([A-J])\b|\*\*([A-J])\*\*|\b([A-J])(?=[.)]\s|[.)]?$)")
+_MARKED = re.compile(
+    r"[(\[]([A-J])[)\]]|\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer)\s+([A-J])\b|\*\*([A-J])\*\*|\b([A-J])(?=[.)]\s|[.)]?$)"
+)
 
 
 @dataclass(frozen=True)

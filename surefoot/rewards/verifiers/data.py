@@ -44,9 +44,8 @@ class Json(Verifier):
     def verdict(self, completion: Completion) -> Score:
         text = after_thought(completion.text).strip()
         blocks = _FENCED.findall(text)
-        if not blocks and not text.startswith(("{", "[")):
-            if _read(text) is _MISSING:
-                return no_answer()
+        if not blocks and not text.startswith(("{", "[")) and _read(text) is _MISSING:
+            return no_answer()
         text = blocks[-1].strip() if blocks else text
         data = _read(text)
         schema = self._schema(completion.prompt)

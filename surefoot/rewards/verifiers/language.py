@@ -24,9 +24,18 @@ LANGUAGES = {
     "italian": {"latin"}, "turkish": {"latin"}, "vietnamese": {"latin"}, "chinese": {"han"}, "japanese": {"han", "kana"},
     "korean": {"hangul"}, "russian": {"cyrillic"}, "ukrainian": {"cyrillic"}, "hindi": {"devanagari"}, "persian": {"arabic"},
 }  # fmt: skip
-_NAMED = {"CJK": "han", "HIRAGANA": "kana", "KATAKANA": "kana", "KATAKANA-HIRAGANA": "kana", "HALFWIDTH": "kana", "FULLWIDTH": "latin"}
+_NAMED = {
+    "CJK": "han",
+    "HIRAGANA": "kana",
+    "KATAKANA": "kana",
+    "KATAKANA-HIRAGANA": "kana",
+    "HALFWIDTH": "kana",
+    "FULLWIDTH": "latin",
+}
 _BY_CHARACTER = {"han", "kana", "thai", "lao", "khmer", "myanmar"}
-_MATHEMATICS = re.compile(r"\$\$.*?\$\$|\$[^$\n]*\$|\\\[.*?\\\]|\\\(.*?\\\)|\\[A-Za-z]+|</?[A-Za-z_]+>|```.*?```|`[^`\n]*`", re.DOTALL)
+_MATHEMATICS = re.compile(
+    r"\$\$.*?\$\$|\$[^$\n]*\$|\\\[.*?\\\]|\\\(.*?\\\)|\\[A-Za-z]+|</?[A-Za-z_]+>|```.*?```|`[^`\n]*`", re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,9 @@ class Language(Verifier):
     def __post_init__(self) -> None:
         if self.language and self.language.lower() not in SCRIPTS | LANGUAGES.keys():
             hint = nearest(self.language.lower(), [*LANGUAGES, *SCRIPTS])
-            raise RewardError(f"the option language = '{self.language}' of the verifier 'language' is not known." + hint)
+            raise RewardError(
+                f"the option language = '{self.language}' of the verifier 'language' is not known." + hint
+            )
 
     def wants_gold(self) -> bool:
         return False
