@@ -15,7 +15,7 @@ SHORT_FORM = ("verifier", "options", "right", "wrong", "format_weight")
 class RewardPart(Section):
     """One reward of several."""
 
-    verifier: str = Field("auto", description="as reward.verifier; also 'judge' and 'model'")
+    verifier: str = Field("auto", description="as reward.verifier")
     options: dict[str, Any] = Field({}, description="options of the verifier, the judge or the model")
     weight: float = Field(1.0, description="factor of its value in the total")
     when: str | None = Field(None, description="name of the part that must be met for this one to count (none: always)")
@@ -28,7 +28,7 @@ class RewardConfig(Section):
     verifier: str = Field(
         "auto",
         description="'auto' (the task's own), or the name of a verifier: 'exact', 'number' (last number), 'boxed', 'tag' "
-        "(<answer>...</answer>) ...; 'judge', 'model'",
+        "(<answer>...</answer>), 'math' ...; or 'code' (programs), 'judge', 'model'",
     )
     options: dict[str, Any] = Field({}, description="options of the verifier")
     right: float = Field(1.0, description="reward of a right answer")

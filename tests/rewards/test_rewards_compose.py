@@ -12,7 +12,7 @@ import pytest
 from surefoot.config import load, validate
 from surefoot.errors import ConfigError, RewardError
 from surefoot.metrics import StepReport
-from surefoot.rewards.base import BrokenRewardError, Completion, notes_of
+from surefoot.rewards.base import BrokenRewardError, Completion, notes_of, threads_of
 from surefoot.rewards.build import build_reward
 from surefoot.rewards.compose import Composed, Part, compose
 from surefoot.rewards.config import RewardConfig
@@ -231,6 +231,32 @@ class TestConfiguration:
             build_reward(config, Task("t", (PROMPT,), ()))
         with pytest.raises(ConfigError, match=r"unknown key 'reward\.parts\.a\.weigth'.*weight"):
             validate(RunConfig, {"reward": {"parts": {"a": {"weigth": 1.0}}}})
+
+    def test_programs_are_a_part_like_any_other(self):
+        prompt = Prompt("p", "Print n + 1.", None, {"inputs": ["1\n", "5\n"], "outputs": ["2\n", "6\n"]})
+        parts = {
+            "code": {"verifier": "code", "options": {"score_by": "share"}},
+            "short": {"verifier": "length", "weight": 0.5},
+        }
+        reward = build_reward(validate(RewardConfig, {"parts": parts}), Task("t", (prompt,), ()))
+        texts = ["```python\nprint(int(input()) + 1)\n```", "```python\nprint(2)\n```", "no program"]
+        scores = grade(reward, [Completion(prompt, text, length=5) for text in texts])
+        assert [s.components["code"] for s in scores] == [1.0, 0.5, 0.0]
+        assert [s.status for s in scores] == [Status.OK, Status.OK, Status.NO_ANSWER]
+        assert threads_of(reward) == 1
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"score": "all"}, "no option 'score'. Did you mean 'score_by'"),
+            ({"score_by": "most"}, "expected 'all' or 'share'"),
+            ({"sandbox": {"seconds": 0}}, "seconds"),
+        ],
+    )
+    def test_options_of_programs(self, options: dict[str, Any], words: str):
+        config = validate(RewardConfig, {"verifier": "code", "options": options})
+        with pytest.raises((ConfigError, RewardError), match=words):
+            build_reward(config, Task("t", (Prompt("p", "x", None, {"inputs": ["1"], "outputs": ["2"]}),), ()))
 
     @pytest.mark.parametrize(
         ("parts", "words"),
