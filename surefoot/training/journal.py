@@ -16,6 +16,7 @@ from surefoot.evaluation.intervals import paired_interval
 from surefoot.files import write_atomic
 from surefoot.metrics import StepReport
 from surefoot.policy.loading import save_policy
+from surefoot.rewards.base import notes_of
 from surefoot.training.assemble import Parts
 from surefoot.training.batch import Batch
 from surefoot.training.clock import Clock
@@ -84,9 +85,11 @@ class Journal:
         if not self.evaluations:
             self.tell("evaluate")
         with self.clock.phase("evaluate"):
-            evaluation = self.parts.evaluate(self.config)
+            evaluation = self.parts.evaluate(self.config, self.state.step)
         with self.clock.phase("write"):
             record = evaluation.record(self.state.step)
+            if noted := notes_of(self.parts.reward).means():
+                record["reward"] = rounded(noted)
             self.folder.log("evaluations", record)
             self.evaluations.append(record)
             name = f"heldout-{self.state.step:06d}"
