@@ -13,6 +13,7 @@ from surefoot.policy.config import CriticConfig, ModelConfig
 from surefoot.rewards.config import RewardConfig
 from surefoot.rollout.config import RolloutConfig
 from surefoot.tasks.config import TaskConfig
+from surefoot.training.budget import BudgetConfig
 
 NAME = r"^[\w][\w.\-]*$"  # one folder, not hidden, and no way up
 FOLDER = r"^[^\x00]+$"
@@ -126,6 +127,7 @@ class RunConfig(Section):
     optimiser: OptimiserConfig = OptimiserConfig()
     critic: CriticConfig = CriticConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    budget: BudgetConfig = BudgetConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     track: TrackConfig = TrackConfig()
     health: HealthConfig = HealthConfig()
