@@ -13,6 +13,7 @@ from surefoot.policy.config import CriticConfig, ModelConfig
 from surefoot.rewards.config import RewardConfig
 from surefoot.rollout.config import RolloutConfig
 from surefoot.tasks.config import TaskConfig
+from surefoot.training.budget import BudgetConfig
 from surefoot.training.parts import with_parts
 
 NAME = r"^[\w][\w.\-]*$"  # one folder, not hidden, and no way up
@@ -127,6 +128,7 @@ class RunConfig(Section):
     optimiser: OptimiserConfig = OptimiserConfig()
     critic: CriticConfig = CriticConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    budget: BudgetConfig = BudgetConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     track: TrackConfig = TrackConfig()
     health: HealthConfig = HealthConfig()

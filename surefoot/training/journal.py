@@ -136,6 +136,13 @@ class Journal:
         self.times.append(record)
         self.tell("train")
 
+    def used_up(self) -> bool:
+        """Whether the budget of the run is gone. Seconds come from the log, and from the clock for the step under way."""
+        done = self.times[-1]["step"] if self.times else 0
+        records = [*self.times, self.clock.seconds] if self.state.step > done else self.times
+        seconds = sum(_seconds(record) - record.get("evaluate", 0.0) for record in records)
+        return self.config.budget.used_up({**self.state.spent, "seconds": seconds})
+
     def finish(self) -> dict[str, Any]:
         """Write and return ``result.json``."""
         seconds: dict[str, float] = {}
@@ -152,6 +159,7 @@ class Journal:
             "steps": self.state.step,
             "updates": self.state.updates,
             "seconds": seconds,
+            "spent": self.state.spent,
             "tokens_generated": sum(record.get("tokens_generated", 0) for record in self.times),
             "tokens_trained": sum(record.get("tokens_trained", 0) for record in self.times),
         }

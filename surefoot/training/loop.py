@@ -23,6 +23,7 @@ from surefoot.rewards.compose import Composed
 from surefoot.tasks.base import Task
 from surefoot.tasks.check import check_trainable
 from surefoot.training.assemble import Parts, assemble
+from surefoot.training.budget import measure_cost, parameters
 from surefoot.training.clock import Clock
 from surefoot.training.collect import collect
 from surefoot.training.config import RunConfig
@@ -124,7 +125,9 @@ def _run(
     with Journal(config, folder, parts, state, clock, watch) as journal:
         if not journal.evaluations:
             journal.evaluate()
-        while state.step < config.train.steps and not state.exhausted:
+        size = parameters(parts.policy.model)
+        last = state.step >= config.train.steps or state.exhausted or journal.used_up()
+        while not last:
             state.step += 1
             rollouts = collect(config, parts, learner.algorithm, source, state, clock)
             batch, report = learner.update(rollouts.groups, state, clock)
@@ -132,9 +135,10 @@ def _run(
             report.merge(measure_batch(rollouts, batch))
             report.merge(source.measure())
             report.merge(notes_of(parts.reward))
+            measure_cost(state.spent, rollouts.everything, report, size)
             state.exhausted = not source.left(state.step)
             journal.step(rollouts, batch, report)
-            last = state.step == config.train.steps or state.exhausted
+            last = state.step >= config.train.steps or state.exhausted or journal.used_up()
             if last or (config.evaluation.every and state.step % config.evaluation.every == 0):
                 journal.evaluate()
             if reset_if_due(learner, state, journal.evaluations):
