@@ -21,6 +21,7 @@ from surefoot.policy.loading import Policy, save_policy
 from surefoot.rewards.base import Reward
 from surefoot.tasks.base import Task
 from surefoot.tasks.check import check_trainable
+from surefoot.training.allocator import keep_freed_memory
 from surefoot.training.assemble import Parts, assemble
 from surefoot.training.clock import Clock
 from surefoot.training.collect import collect
@@ -78,6 +79,7 @@ def train(
         SurefootError: any mistake in the configuration, the data, the model or the reward, before the first step;
             NonFiniteError when the weights have gone bad.
     """
+    keep_freed_memory()
     set_threads(config.train.threads, before=recorded(run_path(config)) if resume else None)
     config.evaluation.check()
     parts = assemble(config, task=task, reward=reward)
