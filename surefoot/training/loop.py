@@ -21,7 +21,7 @@ from surefoot.policy.loading import Policy, save_policy
 from surefoot.rewards.base import Reward
 from surefoot.tasks.base import Task
 from surefoot.tasks.check import check_trainable
-from surefoot.training.allocator import keep_freed_memory
+from surefoot.training.allocator import keep_freed_memory, objects_at_rest
 from surefoot.training.assemble import Parts, assemble
 from surefoot.training.clock import Clock
 from surefoot.training.collect import collect
@@ -119,7 +119,7 @@ def _run(
     clock = Clock()
     task = parts.task
     source = PromptSource(learner.algorithm.prompts, task.train, config.seed, state, task.weights)
-    with Journal(config, folder, parts, state, clock, watch) as journal:
+    with Journal(config, folder, parts, state, clock, watch) as journal, objects_at_rest():
         if not journal.evaluations:
             journal.evaluate()
         while state.step < config.train.steps and not state.exhausted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import subprocess
@@ -9,13 +10,13 @@ import sys
 
 import pytest
 
-from surefoot.training.allocator import GIVEN
+from surefoot.training.allocator import GIVEN, objects_at_rest
 
 # As a pass does: blocks that are alive together, freed together, again and again.
 PASSES = """
 import resource, torch
 from surefoot.training.allocator import keep_freed_memory
-kept = keep_freed_memory() if {keep} else None
+kept = keep_freed_memory()
 def one():
     blocks = [torch.ones(2**16 * (1 + i % 8)) for i in range(64)]  # 72 MB
     while blocks:
@@ -29,25 +30,33 @@ print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def passes(*, keep: bool, **variables: str) -> tuple[str, int]:
+def passes(**variables: str) -> tuple[str, int]:
     """What was set, and the page faults of ten passes in a process of its own."""
     environment = {name: value for name, value in os.environ.items() if name not in GIVEN} | variables
-    done = subprocess.run(
-        [sys.executable, "-c", PASSES.format(keep=keep)], capture_output=True, text=True, check=True, env=environment
-    )
+    done = subprocess.run([sys.executable, "-c", PASSES], capture_output=True, text=True, check=True, env=environment)
     kept, faults = done.stdout.split()
     return kept, int(faults)
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator of glibc")
+glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator of glibc")
+
+
+@glibc
 def test_a_pass_gets_the_pages_of_the_one_before() -> None:
-    kept, faults = passes(keep=True)
-    _, otherwise = passes(keep=False)
+    kept, faults = passes()
     assert kept == "True"
-    assert faults < 1000  # ten passes touch 160,000 pages
-    assert otherwise > 100_000
+    assert faults < 1000  # ten passes touch 180,000 pages
 
 
+@glibc
 def test_the_environment_has_the_last_word() -> None:
-    kept, _ = passes(keep=True, MALLOC_TRIM_THRESHOLD_="1000000")
+    kept, faults = passes(MALLOC_MMAP_THRESHOLD_="65536")
     assert kept == "False"
+    assert faults > 100_000
+
+
+def test_objects_are_at_rest_during_the_steps_only() -> None:
+    before = gc.get_freeze_count()
+    with objects_at_rest():
+        assert gc.get_freeze_count() > before + 10_000
+    assert gc.get_freeze_count() == 0
