@@ -43,3 +43,7 @@ class MissingExtraError(SurefootError):
 
 class NonFiniteError(SurefootError):
     """A log-probability, loss or gradient of the trainer that is not finite; the step was not taken."""
+
+
+class SandboxError(SurefootError):
+    """No sandbox of the kind that was asked for can be had on this machine."""

@@ -26,6 +26,8 @@ from surefoot.policy.logprob import token_logprobs
 from surefoot.policy.packing import count, pack
 from surefoot.rewards.base import Completion, Reward
 from surefoot.rewards.grade import grade
+from surefoot.rewards.sandbox.backends import AUTOMATIC
+from surefoot.rewards.sandbox.levels import broken, self_test
 from surefoot.rollout.engine import Request
 from surefoot.seeds import derive, uniforms
 from surefoot.training.assemble import Parts, assemble
@@ -65,7 +67,7 @@ class Check:
 def examine(config: RunConfig) -> list[Check]:
     """Run every check; those that need the model or the task are left out where these cannot be loaded."""
     checks = [_guarded("versions", versions), _guarded("threads", lambda: threads(config.train.threads))]
-    checks.append(_guarded("extras", lambda: extras(config)))
+    checks += [_guarded("extras", lambda: extras(config)), _guarded("sandbox", sandbox)]
     held: list[Parts] = []
 
     def load() -> tuple[Outcome, str]:
@@ -118,6 +120,28 @@ def extras(config: RunConfig) -> tuple[Outcome, str]:
     if wanted:
         return "fail", f"track.{wanted[0]} is set, but not installed: pip install 'surefoot[{wanted[0]}]'"
     return "ok", text
+
+
+def sandbox() -> tuple[Outcome, str]:
+    """The level of isolation that programs of a model would run at here, and what each attempt to break out gave."""
+    reasons = []
+    for name in AUTOMATIC:
+        probes = self_test(name)
+        failure = broken(probes)
+        if failure is None:
+            seen = "; ".join(f"{probe.name}: {_without_number(probe.evidence)}" for probe in probes)
+            return "ok", f"programs run at the level '{name}' ({seen})"
+        reasons.append(f"{name}: {failure}")
+    return "warn", (
+        f"programs that a model wrote cannot be confined here ({'; '.join(reasons)}); the verifier 'code' refuses to run, "
+        "unless sandbox.isolation = 'rlimits' is set, which lets them read your files and use the network"
+    )
+
+
+def _without_number(evidence: str) -> str:
+    """``PermissionError: [Errno 1] Operation not permitted`` without what only a programmer reads."""
+    words = evidence.split(": ", 2)
+    return words[1].partition("] ")[2] if len(words) > 1 and words[1].startswith("[Errno") else evidence
 
 
 def gold_answers(config: RunConfig, parts: Parts) -> tuple[Outcome, str]:

@@ -8,15 +8,25 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from surefoot.tasks.numerals import first_numeral, last_numeral, read_numeral
 
 _OPEN, _CLOSE = "<answer>", "</answer>"
-_BOXED = re.compile(r"\\boxed\s*\{")
+_BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _SAYS = r"\banswer\s+is\b\s*:?|\banswer\s*:"
 _MARK_TEXT = re.compile(_SAYS, re.IGNORECASE)
 _MARK_NUMBER = re.compile(_SAYS + r"|(?<![=<>!])=(?!=)", re.IGNORECASE)
+_HASHES = re.compile(r"^[ \t]*#### ?(.*)$", re.MULTILINE)
+_STATED = re.compile(
+    r"\b(?:answer|result|solution)\s+is\b[ \t:*]*|\banswer\s*\**\s*:[ \t*]*|答案(?:是|为|：|:)[ \t]*", re.IGNORECASE
+)
+_SENTENCE = re.compile(r"(?<!\.)[.。!?](?=\s|$|\*)|\n|,?\s(?:because|since|which|where|so|as)\s|,\s(?:but|not)\s")
+_INLINE = re.compile(r"\$\$?(.+?)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
+
+PLACES = ("tag", "boxed", "hashes", "says", "number")
+"""Where :func:`placed_answer` can look for a final answer."""
 
 
 class Shape(enum.Enum):
@@ -73,6 +83,52 @@ def boxed(text: str) -> str | None:
                 return text[starts[-1] : index].strip() or None
         index += 1
     return None
+
+
+def placed_answer(text: str, places: Sequence[str]) -> str | None:
+    r"""The final answer in the first of these places that the completion has; a later one is then not tried.
+
+    ==========  ===================================================================================================
+    "tag"       ``<answer>...</answer>``, exactly one
+    "boxed"     the last ``\boxed{...}`` or ``\fbox{...}``
+    "hashes"    the last line that begins with ``####``
+    "says"      what follows the last "answer is" or "answer:", to the end of the sentence
+    "number"    the last number
+    ==========  ===================================================================================================
+
+    A place that is there and holds nothing (an empty or a cut box, two tags) is no answer: what stands earlier is not
+    taken instead. A box inside of a tag or of a line with hashes is opened.
+    """
+    text = after_thought(text)
+    for place in places:
+        if place == "tag" and (_OPEN in text or _CLOSE in text):
+            return _unboxed(tagged(text))
+        if place == "boxed" and _BOXED.search(text):
+            return boxed(text)
+        if place == "hashes" and (lines := _HASHES.findall(text)):
+            return _unboxed(lines[-1].strip() or None)
+        if place == "says" and (stated := _stated(text)):
+            return stated
+        if place == "number" and (numeral := last_numeral(text)):
+            return numeral.text
+    return None
+
+
+def _unboxed(found: str | None) -> str | None:
+    return boxed(found) if found and _BOXED.search(found) else found
+
+
+def _stated(text: str) -> str | None:
+    """What a sentence says the answer is: its first formula where it begins with one, else up to the sentence's end."""
+    marks = list(_STATED.finditer(text))
+    if not marks:
+        return None
+    rest = text[marks[-1].end() :].lstrip(" \t*:\n")
+    formula = _INLINE.match(rest)
+    if formula:
+        unit = re.match(r"\s*(?:\\?%|percent\b)", rest[formula.end() :])
+        return next(part for part in formula.groups() if part) + (unit[0] if unit else "")
+    return _SENTENCE.split(rest, maxsplit=1)[0].strip().strip("*").strip() or None
 
 
 def free_answer(text: str, gold: Any) -> str | None:

@@ -11,7 +11,7 @@ from surefoot.evaluation.evaluate import is_right
 from surefoot.metrics import StepReport
 from surefoot.training.batch import Batch
 from surefoot.training.collect import Rollouts
-from surefoot.types import Finish, Origin, Prompt, Sample, Score
+from surefoot.types import FAILED, Finish, Origin, Prompt, Sample, Score
 
 
 def measure_batch(rollouts: Rollouts, batch: Batch) -> StepReport:
@@ -67,8 +67,12 @@ def _measure_scores(samples: Sequence[Sample], scores: Sequence[Score], report: 
     for sample, score in zip(samples, scores, strict=True):
         report.add("reward/ungraded", not score.valid)
         report.add("reward/no_answer", score.status == "no_answer")
+        for name, part in score.parts.items():
+            report.add(f"part_failed/{name}", part.status in FAILED)
         if not score.valid:
             continue
+        for name, part in score.parts.items():
+            report.add(f"part_counts/{name}", part.counts)
         report.add("reward/mean", score.total)
         report.add("reward/steps", len(score.steps))
         for name, value in score.components.items():

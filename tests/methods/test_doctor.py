@@ -39,7 +39,7 @@ def test_a_healthy_configuration(config: RunConfig) -> None:
     checks = examine(config)
     assert [check for check in checks if check.outcome == "fail"] == []
     assert all(check.evidence and "\n" not in check.evidence for check in checks)
-    assert len(checks) == 9
+    assert len(checks) == 10
 
 
 @pytest.mark.parametrize("options", [{"reward.right": 2.0, "reward.wrong": -1.0}, {"reward.format_weight": 0.1}])
@@ -117,7 +117,7 @@ def test_an_optimiser_that_moves_at_rate_0(config: RunConfig, parts: Parts, monk
 
 def test_a_model_that_is_not_there_leaves_the_rest(tmp_path: Path) -> None:
     checks = examine(load(RunConfig, [], {**SMALL, "model.path": str(tmp_path / "nowhere")}))
-    assert [check.name for check in checks] == ["versions", "threads", "extras", "model and task"]
+    assert [check.name for check in checks] == ["versions", "threads", "extras", "sandbox", "model and task"]
     assert checks[-1].outcome == "fail" and "does not exist" in checks[-1].evidence
 
 

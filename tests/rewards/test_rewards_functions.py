@@ -16,7 +16,7 @@ from surefoot.errors import MissingExtraError, RewardError
 from surefoot.rewards.base import Completion
 from surefoot.rewards.functions import as_reward
 from surefoot.rewards.grade import grade
-from surefoot.rewards.verifiers import VERIFIERS
+from surefoot.rewards.verifiers import make_verifier
 from surefoot.tasks import addition
 from surefoot.types import Prompt, Score, Status
 
@@ -114,8 +114,8 @@ class TestForms:
         assert [(s.total, s.text) for s in scores] == [(0.0, "1"), (1.0, "2"), (2.0, "x")]
         sums = Completion(Prompt("s", "347+589=", "936"), ">936")
         assert grade(as_reward(addition.verify), [sums])[0].correct
-        assert [s.correct for s in grade(as_reward(VERIFIERS["number"]), COMPLETIONS)] == [True, True, False]
-        assert as_reward(VERIFIERS["number"]).name == "number"
+        assert [s.correct for s in grade(as_reward(make_verifier("number")), COMPLETIONS)] == [True, True, False]
+        assert as_reward(make_verifier("number")).name == "number"
 
     def test_a_batch_function_is_called_once(self):
         calls = []
@@ -169,13 +169,6 @@ class TestForms:
         text = str(error.value)
         assert words in text and "\n" not in text
         assert "(prompt, completion, answer) -> float" in text or "is a class" in text
-
-    def test_async_functions_are_refused(self):
-        async def later(prompt, completion, answer):
-            return 1.0
-
-        with pytest.raises(RewardError, match="'later' is an async function"):
-            as_reward(later)
 
 
 class TestResults:

@@ -1,0 +1,166 @@
+"""Gold tests of programs, read from the shapes in which data sets have them.
+
+============  =========================================================================================================
+shape         keys
+============  =========================================================================================================
+APPS          ``input_output`` (or ``inputs`` and ``outputs`` themselves), with ``fn_name`` where a function is called
+LiveCodeBench ``public_test_cases`` and ``private_test_cases``: lists of ``input``, ``output``, ``testtype``; the name
+              of the function in ``metadata``; private tests also in the packed form of the data set
+HumanEval     ``test`` (defines ``check``) and ``entry_point``; ``prompt`` is the code that the completion continues
+MBPP          ``test_list``, a list of assertions; ``test_setup_code`` or ``test_imports`` before them
+============  =========================================================================================================
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import json
+import pickle
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from surefoot.errors import RewardError
+from surefoot.rewards.values import short
+from surefoot.types import Prompt
+
+_SHAPES = "input_output, public_test_cases, test with entry_point, or test_list"
+_KEYS = ("input_output", "inputs", "public_test_cases", "private_test_cases", "test", "test_list")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input with its expected output: text for a script, arguments and a value for a function."""
+
+    given: Any
+    expected: Any
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The tests of one problem.
+
+    Attributes:
+        cases: pairs that are compared here; empty where the tests are code.
+        function: the function that the cases call; None where the program is a script.
+        sources: tests that are code.
+        setup: code before them.
+        entry: the function that the tests are about (``check`` is called with it).
+        header: code that a completion without a definition of ``entry`` continues.
+    """
+
+    cases: tuple[Case, ...] = ()
+    function: str | None = None
+    sources: tuple[str, ...] = ()
+    setup: str = ""
+    entry: str | None = None
+    header: str = ""
+
+    def __len__(self) -> int:
+        return len(self.cases) + len(self.sources)
+
+
+def suite_of(prompt: Prompt) -> Suite:
+    """The tests of a problem, from its gold answer (a mapping, a list of assertions, or either as JSON), else metadata.
+
+    Raises:
+        RewardError: no tests, or tests that cannot be read.
+    """
+    gold = _loaded(prompt.answer)
+    if isinstance(gold, (list, tuple)):
+        gold = {"test_list": gold}
+    if not (isinstance(gold, Mapping) and any(key in gold for key in _KEYS)):
+        gold = prompt.metadata
+    try:
+        suite = _read({**prompt.metadata, **gold}, prompt)
+    except (KeyError, TypeError, ValueError, binascii.Error, zlib.error, pickle.UnpicklingError) as error:
+        raise RewardError(
+            f"the tests of the problem {prompt.prompt_id} cannot be read ({type(error).__name__}: {error}): expected "
+            f"{_SHAPES}"
+        ) from None
+    if not len(suite):
+        raise RewardError(
+            f"the problem {prompt.prompt_id} has no tests: its answer is {short(prompt.answer)}, its metadata has the "
+            f"keys {', '.join(prompt.metadata) or '(none)'}; expected {_SHAPES}"
+        )
+    return suite
+
+
+def _read(gold: Mapping[str, Any], prompt: Prompt) -> Suite:
+    if gold.get("input_output") or "inputs" in gold:
+        return _apps(_loaded(gold.get("input_output") or gold))
+    if gold.get("public_test_cases") or gold.get("private_test_cases"):
+        return _livecodebench(gold)
+    if "entry_point" in gold and gold.get("test"):
+        header = str(gold.get("prompt", prompt.text))
+        header = header if f"def {gold['entry_point']}" in header else ""
+        return Suite(sources=(str(gold["test"]),), setup=header, entry=str(gold["entry_point"]), header=header)
+    setup = gold.get("test_setup_code") or gold.get("test_imports") or ""
+    setup = setup if isinstance(setup, str) else "\n".join(setup)
+    tests = _loaded(gold.get("test_list") or gold.get("test") or ())
+    tests = (tests,) if isinstance(tests, str) else tuple(str(test) for test in tests)
+    return Suite(sources=tests, setup=setup)
+
+
+def _apps(gold: Mapping[str, Any]) -> Suite:
+    inputs, outputs, function = gold["inputs"], gold["outputs"], gold.get("fn_name") or None
+    if len(inputs) != len(outputs):
+        raise ValueError(f"{len(inputs)} inputs, {len(outputs)} outputs")
+    if function is None:
+        return Suite(tuple(Case(_lines(given), _lines(out)) for given, out in zip(inputs, outputs, strict=True)))
+    cases = []
+    for given, expected in zip(inputs, outputs, strict=True):
+        arguments = tuple(_loaded(one) for one in given.split("\n")) if isinstance(given, str) else tuple(given)
+        cases.append(Case(arguments, _loaded(expected)))
+    return Suite(tuple(cases), function=str(function))
+
+
+def _livecodebench(gold: Mapping[str, Any]) -> Suite:
+    tests: list[Mapping[str, Any]] = []
+    for key in ("public_test_cases", "private_test_cases"):
+        tests += _unpacked(gold.get(key) or [])
+    if not any(test.get("testtype") == "functional" for test in tests):
+        return Suite(tuple(Case(test["input"], test["output"]) for test in tests))
+    metadata = _loaded(gold.get("metadata") or {})
+    function = metadata.get("func_name") or gold.get("func_name")
+    if not function:
+        raise ValueError("functional tests without metadata.func_name")
+    cases = (
+        Case(tuple(json.loads(line) for line in test["input"].split("\n") if line), json.loads(test["output"]))
+        for test in tests
+    )
+    return Suite(tuple(cases), function=str(function).rpartition(".")[2])
+
+
+def _unpacked(tests: Any) -> Sequence[Mapping[str, Any]]:
+    """A list of tests, as it is, as JSON, or as JSON in pickle in zlib in base 64."""
+    if isinstance(tests, str):
+        try:
+            tests = json.loads(tests)
+        except ValueError:
+            tests = json.loads(_TextOnly(io.BytesIO(zlib.decompress(base64.b64decode(tests)))).load())
+    return list(tests)
+
+
+class _TextOnly(pickle.Unpickler):
+    """Reads a pickled text; anything that names a class is refused, so nothing is executed."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"a pickle that holds {module}.{name}, expected a text")
+
+
+def _loaded(value: Any) -> Any:
+    """A text that is JSON as its value; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def _lines(value: Any) -> str:
+    return value if isinstance(value, str) else "\n".join(str(line) for line in value)

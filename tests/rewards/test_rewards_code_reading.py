@@ -1,0 +1,173 @@
+"""Finding the program in a completion, reading gold tests, comparing outputs: no sandbox is needed for these."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import zlib
+from typing import Any
+
+import pytest
+
+from surefoot.errors import RewardError
+from surefoot.rewards.code_compare import same_output, same_value
+from surefoot.rewards.code_extract import program_in
+from surefoot.rewards.code_suites import Case, Suite, suite_of
+from surefoot.types import Prompt
+
+PROGRAMS = [
+    ("```python\nx = 1\n```", "x = 1\n"),
+    ("```py\nx = 1\n```", "x = 1\n"),
+    ("```Python title\nx = 1\n```", "x = 1\n"),
+    ("~~~python\nx = 1\n~~~", "x = 1\n"),
+    ("````python\ns = '''\n```\n'''\n````", "s = '''\n```\n'''\n"),
+    ("```python\nx = 1\n```\n```python\nx = 2\n```", "x = 2\n"),
+    ("```python\nx = 1\n```\nOutput:\n```\n7\n```", "x = 1\n"),
+    ("```python\nx = 1\n```\n```bash\nls\n```", "x = 1\n"),
+    ("```\nx = 1\n```", "x = 1\n"),
+    ("1. So\n   ```python\n   x = 1\n   ```", "   x = 1\n"),
+    ("<think>```python\nx = 1\n```</think>```python\nx = 2\n```", "x = 2\n"),
+    ("<think>```python\nx = 1\n```", None),
+    ("print(3)", "print(3)"),
+    ("def f():\n    return 1\n", "def f():\n    return 1\n"),
+    ("I think so.", None),
+    ("```python\nx = 1", None),
+    ("```json\n{}\n```", None),
+    ("", None),
+    ("12", None),
+    ("-3.5", None),
+    ("yes", None),
+]
+
+
+@pytest.mark.parametrize("text, program", PROGRAMS)
+def test_the_program_in_a_completion(text: str, program: str | None) -> None:
+    assert program_in(text) == program
+
+
+def test_a_bare_completion_continues_the_header() -> None:
+    header = 'def f(x):\n    """Double."""\n'
+    assert program_in("    return 2 * x\n", header) == "    return 2 * x\n"
+    assert program_in("    return 2 * x\n") is None
+    assert program_in("It is twice x.", header) is None
+
+
+OUTPUTS = [
+    ("1\n", "1", True),
+    ("1 \n\n", "1\n", True),
+    ("1\r\n2\r\n", "1\n2", True),
+    ("a  b", "a b", True),
+    ("0.3333333", "0.33333333", True),
+    ("1e-3", "0.001", True),
+    ("2", "2.0", True),
+    ("2.0", "2", False),
+    ("0.334", "0.333", False),
+    ("1 2", "1\n2", False),
+    ("1\n2", "1", False),
+    ("1", "1\n2", False),
+    ("", "1", False),
+    ("", "", True),
+    ("Yes", "yes", False),
+    ("nan", "1.0", False),
+    ("inf", "1e5", False),
+    ("12", "1 2", False),
+    ("1_0", "10", False),
+]
+
+
+@pytest.mark.parametrize("given, expected, same", OUTPUTS)
+def test_outputs(given: str, expected: str, same: bool) -> None:
+    assert same_output(given, expected) is same
+
+
+VALUES = [
+    (1, 1, True),
+    ((1, 2), [1, 2], True),
+    ([1, 2], [2, 1], False),
+    ({"a": (1,)}, {"a": [1]}, True),
+    ({"a": 1}, {"b": 1}, False),
+    ({}, {"a": 1}, False),
+    (0.1 + 0.2, 0.3, True),
+    (1, 1.0, True),
+    (1.0, 1, True),
+    (10**400, 1.0, False),
+    (float("nan"), 1.0, False),
+    (True, 1, False),
+    (1, True, False),
+    (True, True, True),
+    ("1", 1, False),
+    (None, None, True),
+    (None, 0, False),
+    ({1}, [1], False),
+    ("", [], False),
+]
+
+
+@pytest.mark.parametrize("given, expected, same", VALUES)
+def test_values(given: Any, expected: Any, same: bool) -> None:
+    assert same_value(given, expected) is same
+
+
+STDIN = [{"input": "1\n", "output": "2\n", "testtype": "stdin"}]
+HIDDEN = [{"input": "3\n", "output": "4\n", "testtype": "stdin"}]
+CALLS = [{"input": '[1, 2]\n"a"', "output": "[2]", "testtype": "functional"}]
+PACKED = base64.b64encode(zlib.compress(pickle.dumps(json.dumps(HIDDEN)))).decode()
+TWO = (Case("1\n", "2\n"), Case("3\n", "4\n"))
+
+SUITES: list[tuple[Any, dict[str, Any], Suite]] = [
+    ({"inputs": ["1\n", "3\n"], "outputs": ["2\n", "4\n"]}, {}, Suite(TWO)),
+    ({"inputs": [["1", "2"]], "outputs": [["3"]]}, {}, Suite((Case("1\n2", "3"),))),
+    (None, {"input_output": '{"inputs": ["1\\n"], "outputs": ["2\\n"]}'}, Suite(TWO[:1])),
+    ({"inputs": [[1, [2]]], "outputs": [3], "fn_name": "f"}, {}, Suite((Case((1, [2]), 3),), "f")),
+    ({"inputs": ["1\n[2]"], "outputs": ["3"], "fn_name": "f"}, {}, Suite((Case((1, [2]), 3),), "f")),
+    ({"public_test_cases": STDIN, "private_test_cases": HIDDEN}, {}, Suite(TWO)),
+    ({"public_test_cases": json.dumps(STDIN), "private_test_cases": PACKED}, {}, Suite(TWO)),
+    (
+        {"public_test_cases": CALLS, "metadata": '{"func_name": "f"}'},
+        {},
+        Suite((Case(([1, 2], "a"), [2]),), "f"),
+    ),
+    (
+        None,
+        {"test": "def check(c): pass", "entry_point": "f", "prompt": "def f():\n"},
+        Suite(sources=("def check(c): pass",), setup="def f():\n", entry="f", header="def f():\n"),
+    ),
+    (["assert f()"], {"test_setup_code": "import math"}, Suite(sources=("assert f()",), setup="import math")),
+    ('["assert f()"]', {}, Suite(sources=("assert f()",))),
+    (
+        {"test_list": ["assert f()"], "test_imports": ["import a", "import b"]},
+        {},
+        Suite(sources=("assert f()",), setup="import a\nimport b"),
+    ),
+]
+
+
+@pytest.mark.parametrize("answer, metadata, suite", SUITES)
+def test_gold_tests_in_every_shape(answer: Any, metadata: dict[str, Any], suite: Suite) -> None:
+    assert suite_of(Prompt("p", "?", answer, metadata)) == suite
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return print, ("executed",)
+
+
+@pytest.mark.parametrize(
+    "answer, message",
+    [
+        (None, "no tests"),
+        ("42", "no tests"),
+        ({"inputs": [], "outputs": []}, "no tests"),
+        ({"test_list": []}, "no tests"),
+        ({"inputs": ["1"], "outputs": []}, "1 inputs, 0 outputs"),
+        ({"inputs": ["1"]}, "outputs"),
+        ({"public_test_cases": CALLS}, "func_name"),
+        ({"public_test_cases": "not packed"}, "cannot be read"),
+        ({"public_test_cases": base64.b64encode(zlib.compress(pickle.dumps(Evil()))).decode()}, "builtins.print"),
+    ],
+)
+def test_other_gold_answers_are_refused(answer: Any, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RewardError, match=message):
+        suite_of(Prompt("p", "?", answer))
+    assert capsys.readouterr().out == ""
