@@ -25,7 +25,7 @@ GIVEN = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")  
 def keep_freed_memory() -> bool:
     """Let the allocator keep up to half a gigabyte of freed memory, unless the environment has chosen.
 
-    The peak of a process is what it was: what is kept has been in use. Returns whether the allocator has this setting.
+    What is kept has been in use, so that the peak of a process hardly changes. Returns whether the allocator has this setting.
     """
     if any(os.environ.get(name) for name in GIVEN):
         return False
