@@ -20,6 +20,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from surefoot.errors import ConfigError, DataError, ModelError
+from surefoot.policy.allocator import give_back_freed_memory
 from surefoot.policy.autocast import Autocast, autocast
 from surefoot.policy.head import Head
 from surefoot.policy.layout import decoder
@@ -161,6 +162,8 @@ class LocalEngine:
             yield
         finally:
             self._forward, self.decoder = before
+            model = None
+            give_back_freed_memory()  # a copy of the weights, which training would else have beside its own
 
     def _check(self, request: Request) -> None:
         length, budget = len(request.prompt_ids), request.sampling.max_new_tokens

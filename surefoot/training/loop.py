@@ -16,13 +16,13 @@ from typing import Any
 
 from surefoot.algorithms.algorithm import Algorithm
 from surefoot.files import write_atomic
+from surefoot.policy.allocator import keep_freed_memory, objects_at_rest
 from surefoot.policy.critic import make_critic, save_critic
 from surefoot.policy.loading import Policy, save_policy
 from surefoot.rewards.base import Reward, notes_of
 from surefoot.rewards.compose import Composed
 from surefoot.tasks.base import Task
 from surefoot.tasks.check import check_trainable
-from surefoot.training.allocator import keep_freed_memory, objects_at_rest
 from surefoot.training.assemble import Parts, assemble
 from surefoot.training.budget import measure_cost, parameters
 from surefoot.training.clock import Clock

@@ -20,6 +20,7 @@ from surefoot.algorithms.tokens import Tokens
 from surefoot.errors import DataError
 from surefoot.evaluation.evaluate import Evaluation
 from surefoot.files import write_atomic
+from surefoot.policy.allocator import keep_freed_memory
 from surefoot.policy.layout import usable
 from surefoot.policy.loading import save_policy
 from surefoot.policy.logprob import token_logprobs
@@ -29,7 +30,6 @@ from surefoot.seeds import derive
 from surefoot.tasks.base import Task
 from surefoot.tasks.check import check_trainable
 from surefoot.tasks.cursor import make_cursor
-from surefoot.training.allocator import keep_freed_memory
 from surefoot.training.assemble import Parts, assemble
 from surefoot.training.config import SftConfig
 from surefoot.training.folder import RunFolder, environment, run_path

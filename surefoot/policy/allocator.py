@@ -13,7 +13,7 @@ import ctypes
 import gc
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # numbers of the parameters in malloc.h
 KEPT = 2**29  # bytes that may lie free at the end of the heap
@@ -34,6 +34,12 @@ def keep_freed_memory() -> bool:
     except (AttributeError, OSError, TypeError):  # not glibc
         return False
     return bool(set_option(TRIM_THRESHOLD, KEPT)) and bool(set_option(MMAP_THRESHOLD, OWN_PAGES))
+
+
+def give_back_freed_memory() -> None:
+    """Give freed memory to the system at once: what the next pass needs is much less than what was freed."""
+    with suppress(AttributeError, OSError, TypeError):  # not glibc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextmanager

@@ -10,12 +10,12 @@ import sys
 
 import pytest
 
-from surefoot.training.allocator import GIVEN, objects_at_rest
+from surefoot.policy.allocator import GIVEN, objects_at_rest
 
 # As a pass does: blocks that are alive together, freed together, again and again.
 PASSES = """
 import resource, torch
-from surefoot.training.allocator import keep_freed_memory
+from surefoot.policy.allocator import keep_freed_memory
 kept = keep_freed_memory()
 def one():
     blocks = [torch.ones(2**16 * (1 + i % 8)) for i in range(64)]  # 72 MB
@@ -60,3 +60,25 @@ def test_objects_are_at_rest_during_the_steps_only() -> None:
     with objects_at_rest():
         assert gc.get_freeze_count() > before + 10_000
     assert gc.get_freeze_count() == 0
+
+
+RESIDENT = """
+import torch
+from surefoot.policy.allocator import give_back_freed_memory, keep_freed_memory
+def pages():
+    return int(open("/proc/self/statm").read().split()[1])
+keep_freed_memory()
+blocks = [torch.ones(2**18) for _ in range(200)]  # 200 MB in blocks that lie in the heap
+full = pages()
+blocks.clear()
+kept = pages()
+give_back_freed_memory()
+print(full - kept, full - pages())
+"""
+
+
+@glibc
+def test_a_large_copy_is_given_back_when_it_is_asked_for() -> None:
+    done = subprocess.run([sys.executable, "-c", RESIDENT], capture_output=True, text=True, check=True)
+    kept, given = map(int, done.stdout.split())
+    assert kept < 10_000 < 40_000 < given  # pages of 4 kB, of 51,000
