@@ -14,6 +14,7 @@ from surefoot.evaluation.evaluate import Evaluation, evaluate
 from surefoot.policy.loading import Policy, load_policy
 from surefoot.rewards.base import Completion, Reward
 from surefoot.rewards.build import build_reward
+from surefoot.rewards.config import RewardConfig
 from surefoot.rewards.grade import grade
 from surefoot.rollout.engine import Engine, Interruption, Sampling, check_sampling
 from surefoot.rollout.local import LocalEngine
@@ -26,24 +27,26 @@ from surefoot.types import Prompt, Sample, Score
 
 @dataclass(frozen=True)
 class Parts:
-    """What rollouts and evaluations need: the policy and its engine, the task, its wording and its reward."""
+    """What rollouts and evaluations need: the policy and its engine, the task, its wording, its reward, and what judges
+    held-out samples (the same reward, unless ``evaluation.verifier`` names another)."""
 
     policy: Policy
     engine: Engine
     task: Task
     renderer: Renderer
     reward: Reward
+    judge: Reward
     sampling: Sampling
     heldout: tuple[tuple[Prompt, np.ndarray], ...]
 
-    def grade(self, items: Sequence[tuple[Prompt, Sample]]) -> list[Score]:
-        """Score samples by the text of their completions."""
+    def grade(self, items: Sequence[tuple[Prompt, Sample]], by: Reward | None = None) -> list[Score]:
+        """Score samples by the text of their completions, with the reward or another one."""
         opens = OPEN if self.renderer.opens_thought else ""
         completions = [
             Completion(prompt, self.renderer.decode(sample), sample.finish, sample.length, opens)
             for prompt, sample in items
         ]
-        scores = grade(self.reward, completions)
+        scores = grade(by or self.reward, completions)
         return [self._place_steps(sample, score) for (_, sample), score in zip(items, scores, strict=True)]
 
     def _place_steps(self, sample: Sample, score: Score) -> Score:
@@ -58,7 +61,7 @@ class Parts:
         return evaluate(
             self.engine,
             self.heldout,
-            self.grade,
+            lambda items: self.grade(items, self.judge),
             config.evaluation,
             max_new_tokens=self.sampling.max_new_tokens,
             stop_ids=self.sampling.stop_ids,
@@ -103,12 +106,15 @@ def assemble(config: RunConfig | SftConfig, *, task: Task | None = None, reward:
     )
     check_sampling(engine, sampling)
     problems = task.heldout[: config.evaluation.problems]
+    reward = reward or build_reward(config.reward, task)
+    verifier = config.evaluation.verifier
     return Parts(
         policy=policy,
         engine=engine,
         task=task,
         renderer=renderer,
-        reward=reward or build_reward(config.reward, task),
+        reward=reward,
+        judge=reward if verifier == "same" else build_reward(RewardConfig(verifier=verifier), task),
         sampling=sampling,
         heldout=tuple((prompt, renderer.ids(prompt)) for prompt in problems),
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from surefoot.evaluation.evaluate import is_right
+from surefoot.rewards.grade import is_right
 from surefoot.metrics import StepReport
 from surefoot.training.batch import Batch
 from surefoot.training.collect import Rollouts
