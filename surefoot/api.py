@@ -21,6 +21,8 @@ from surefoot.config import Section, merge, nested, read_toml, validate
 from surefoot.errors import ConfigError, SurefootError
 from surefoot.evaluation.evaluate import Evaluation
 from surefoot.report.page import write_report
+from surefoot.rewards.asynchronous import Limits
+from surefoot.rewards.base import Reward
 from surefoot.rewards.functions import as_reward
 from surefoot.tasks.base import Task
 from surefoot.tasks.check import as_task
@@ -56,7 +58,8 @@ def train(
     Args:
         config: a :class:`RunConfig`, a nested mapping, a TOML file, or several that are merged left to right.
         reward: a function ``(prompt, completion, answer) -> float`` or any other form that
-            :func:`surefoot.rewards.functions.as_reward` takes; the name of a verifier or a mapping sets the section.
+            :func:`surefoot.rewards.functions.as_reward` takes, a list of several among them; the name of a verifier or a
+            mapping sets the section.
         task: a :class:`Task`; a name, a data file (JSONL, Parquet) or a mapping sets the section.
         resume: go on with the run that the folder holds.
         watch: called with a :class:`Progress` after every step and evaluation.
@@ -68,10 +71,10 @@ def train(
     """
     if watch is not None and not callable(watch):
         raise ConfigError(f"watch = {watch!r}: expected a function that takes a Progress, or None")
-    grader, options = _split("reward", reward, options, as_reward)
+    grader, options = _split("reward", reward, options)
     problems, options = _split("task", task, options, as_task)
     settings = configure(RunConfig, config, options)
-    result = loop.train(settings, reward=grader, task=problems, resume=resume, watch=watch)
+    result = loop.train(settings, reward=_reward(grader, settings), task=problems, resume=resume, watch=watch)
     report(result.folder)
     return result
 
@@ -91,9 +94,10 @@ def sft(
     """
     if watch is not None and not callable(watch):
         raise ConfigError(f"watch = {watch!r}: expected a function that takes a Progress, or None")
-    grader, options = _split("reward", reward, options, as_reward)
+    grader, options = _split("reward", reward, options)
     problems, options = _split("task", task, options, as_task)
-    return supervised.sft(configure(SftConfig, config, options), reward=grader, task=problems, watch=watch)
+    settings = configure(SftConfig, config, options)
+    return supervised.sft(settings, reward=_reward(grader, settings), task=problems, watch=watch)
 
 
 def evaluate(
@@ -117,7 +121,7 @@ def evaluate(
     Raises:
         SurefootError: any mistake in the configuration, the data, the model or the reward.
     """
-    grader, options = _split("reward", reward, options, as_reward)
+    grader, options = _split("reward", reward, options)
     problems, options = _split("task", task, options, as_task)
     if model is not None:
         options["model__path"] = str(model)
@@ -127,7 +131,7 @@ def evaluate(
     if settings.evaluation.samples > 1 and "temperature" not in settings.evaluation.model_fields_set:
         settings = configure(RunConfig, settings, {"evaluation__temperature": 1.0})
     set_threads(settings.train.threads)
-    return assemble(settings, task=problems, reward=grader).evaluate(settings)
+    return assemble(settings, task=problems, reward=_reward(grader, settings)).evaluate(settings)
 
 
 def configure(schema: type[S], config: Config = None, options: Mapping[str, Any] | None = None) -> S:
@@ -190,6 +194,11 @@ def _plain(name: str, value: Any) -> Any:
     if name == "task" and value.endswith(DATA_FILES):
         return {"name": "file", "path": value}
     return {SHORT[name]: value}
+
+
+def _reward(grader: Any, settings: RunConfig | SftConfig) -> Reward | None:
+    """What was given as ``reward=``, if it is more than a section of the configuration."""
+    return None if grader is None else as_reward(grader, Limits(settings.reward.concurrency, settings.reward.deadline))
 
 
 def _split(

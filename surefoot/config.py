@@ -180,7 +180,7 @@ def explain(schema: type[BaseModel], error: ValidationError) -> str:
         table = schema
         for part in path[:-1]:
             field = table.model_fields.get(part)
-            table = (_section(field.annotation) if field else None) or table
+            table = (_section(field.annotation, tables=True) if field else None) or table
         here = ".".join(path[:-1])
         siblings = [f"{here}.{name}" if here else name for name in table.model_fields]
         everywhere = keys(schema)
@@ -256,8 +256,10 @@ def _alternatives(annotation: Any) -> frozenset[Any]:
     return frozenset(get_args(annotation) if union else [annotation])
 
 
-def _section(annotation: Any) -> type[BaseModel] | None:
-    """The section class that an annotation names, also behind ``| None``."""
+def _section(annotation: Any, tables: bool = False) -> type[BaseModel] | None:
+    """The section class that an annotation names, also behind ``| None``; with ``tables`` also in a table of such."""
+    if get_origin(annotation) is dict and not tables:
+        return None
     for candidate in (annotation, *get_args(annotation)):
         if isinstance(candidate, type) and issubclass(candidate, BaseModel):
             return candidate

@@ -44,9 +44,14 @@ class Status(enum.StrEnum):
 
     OK = "ok"
     NO_ANSWER = "no_answer"  # graded; the completion holds nothing that could be an answer
+    NOT_APPLICABLE = "not_applicable"  # the reward says that it does not speak of this completion
     INVALID = "invalid"  # the reward was NaN, None, infinite or above 1e15 in magnitude
     TIMEOUT = "timeout"
     ERROR = "error"
+
+
+FAILED = frozenset({Status.INVALID, Status.TIMEOUT, Status.ERROR})
+"""The statuses of a grading that went wrong."""
 
 
 @dataclass(frozen=True)
@@ -217,6 +222,25 @@ class StepScore:
 
 
 @dataclass(frozen=True)
+class PartScore:
+    """What one part of a composed reward says of a completion.
+
+    Attributes:
+        value: what the part gave; NaN where it gave nothing.
+        weight: its factor in the total.
+        counts: whether its condition held; the total is the sum of weight * value over the parts that count.
+        status: what became of grading the completion with this part.
+        components: named numbers behind the value, where there are any.
+    """
+
+    value: float
+    weight: float = 1.0
+    counts: bool = True
+    status: Status = Status.OK
+    components: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Score:
     """The verdict on one completion.
 
@@ -227,6 +251,7 @@ class Score:
         status: see :class:`Status`.
         steps: verdicts on the steps, where the verifier can judge them.
         text: something for a person to read (the extracted answer, an error message).
+        parts: of a composed reward, what each of its parts said, by name.
     """
 
     total: float
@@ -235,6 +260,7 @@ class Score:
     status: Status = Status.OK
     steps: tuple[StepScore, ...] = ()
     text: str = ""
+    parts: Mapping[str, PartScore] = field(default_factory=dict)
 
     @property
     def valid(self) -> bool:

@@ -19,13 +19,15 @@ from surefoot.errors import AlgorithmError
 def _text(
     weights: dict[str, float] | None,
     conditions: dict[str, str] | None,
-    threshold: float,
+    threshold: float | dict[str, float],
     ddof: int,
     eps: float,
     weighting: str,
 ) -> str:
     told = [f"{name}: {weight:g}" for name, weight in (weights or {}).items()]
-    counted = [f"{name} counts where {other} >= {threshold:g}" for name, other in (conditions or {}).items()]
+    counted = [
+        f"{name} counts where {other} >= {_threshold(threshold, name):g}" for name, other in (conditions or {}).items()
+    ]
     return ",  ".join(
         [
             f"A_i = norm(sum_k w_k (r^k_i - mean_group(r^k)) / (std_group(r^k; ddof {ddof}) + {eps:g}); over {weighting})",
@@ -38,14 +40,14 @@ def _text(
 def _latex(
     weights: dict[str, float] | None,
     conditions: dict[str, str] | None,
-    threshold: float,
+    threshold: float | dict[str, float],
     ddof: int,
     eps: float,
     weighting: str,
 ) -> str:
     told = [rf"w_{{{typed(name)}}} = {weight:g}" for name, weight in (weights or {}).items()]
     counted = [
-        rf"{typed(name)}\text{{ counts where }}{typed(other)}\ge {threshold:g}"
+        rf"{typed(name)}\text{{ counts where }}{typed(other)}\ge {_threshold(threshold, name):g}"
         for name, other in (conditions or {}).items()
     ]
     return r",\;".join(
@@ -64,7 +66,7 @@ def decoupled(
     *,
     weights: dict[str, float] | None = None,
     conditions: dict[str, str] | None = None,
-    threshold: float = 1.0,
+    threshold: float | dict[str, float] = 1.0,
     ddof: Literal[0, 1] = 1,
     eps: Annotated[float, Field(ge=0)] = 1e-6,
     weighting: Literal["rows", "tokens"] = "rows",
@@ -72,7 +74,8 @@ def decoupled(
     """Each named reward is standardised in its group, then they are added with weights and normalised over the batch.
 
     ``weights`` names the components of the reward that count (None: all, with weight 1). ``conditions`` maps a component to
-    another that must reach ``threshold`` for it to count: an easy reward then cannot be had without the hard one.
+    another that must reach ``threshold`` (a number, or one for each conditioned component) for it to count: an easy reward
+    then cannot be had without the hard one.
     ``weighting`` says what the batch normalisation averages over.
 
     Raises:
@@ -92,10 +95,15 @@ def decoupled(
             )
     total = torch.zeros_like(table.reward)
     for name, weight in weights.items():
-        value = conditioned(table, name, (conditions or {}).get(name), threshold)
+        value = conditioned(table, name, (conditions or {}).get(name), _threshold(threshold, name))
         part_of = replace(table, reward=value, valid=table.valid & value.isfinite())
         total = total + weight * group_norm.fn(part_of, ddof=ddof, eps=eps)
     return _batch_norm(total, table, ddof, eps, weighting)
+
+
+def _threshold(threshold: float | dict[str, float], name: str) -> float:
+    """That of one component; 1 where a table of thresholds does not name it."""
+    return threshold.get(name, 1.0) if isinstance(threshold, dict) else threshold
 
 
 def conditioned(table: RewardTable, name: str, condition: str | None, threshold: float) -> Tensor:

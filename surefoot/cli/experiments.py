@@ -95,7 +95,9 @@ def fit(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN", help="Run folders, or .csv files with compute and reward.")
     ],
-    unit: Annotated[str, typer.Option(help="Compute of a run: tokens (generated), steps or seconds.")] = "tokens",
+    unit: Annotated[
+        str, typer.Option(help="Compute of a run: tokens (generated), steps, seconds or flops.")
+    ] = "tokens",
     start: Annotated[float, typer.Option(help="Leave points with less compute out.")] = 0.0,
     initial: Annotated[float | None, typer.Option(help="Reward before training. [the first evaluation]")] = None,
     ceiling: Annotated[float, typer.Option(help="The largest reward that there can be.")] = 1.0,

@@ -47,6 +47,16 @@ def _table(schema: type[BaseModel], prefix: str) -> Iterator[str]:
             yield (section.__doc__ or "").strip().split("\n")[0]
             yield ""
             yield from _table(section, f"{prefix}{name}.")
+        elif (
+            get_origin(section) is dict
+            and isinstance(inner := get_args(section)[1], type)
+            and issubclass(inner, BaseModel)
+        ):
+            yield f"### `[{prefix}{name}.NAME]`"
+            yield ""
+            yield (inner.__doc__ or "").strip().split("\n")[0]
+            yield ""
+            yield from _table(inner, "")
 
 
 def _rows(schema: type[BaseModel], prefix: str) -> Iterator[str]:

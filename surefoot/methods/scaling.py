@@ -17,7 +17,7 @@ from surefoot.evaluation.scaling_check import compare_with_power_law, extrapolat
 from surefoot.evaluation.scaling_profile import CEILING, CurveFit, Range, fit_curve
 from surefoot.files import read_lines
 
-UNITS = ("tokens", "steps", "seconds")
+UNITS = ("tokens", "steps", "seconds", "flops")
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def read_points(path: Path, *, unit: str = "tokens", initial: float | None = Non
 
     Args:
         path: a run folder, or a ``.csv`` file with the columns ``compute`` and ``reward``.
-        unit: what counts as compute in a run: generated ``tokens``, ``steps``, or ``seconds`` without evaluations.
+        unit: what counts as compute in a run: generated ``tokens``, ``steps``, ``seconds`` without evaluations, or ``flops``.
         initial: the reward before training; of a run its first evaluation, of a file the row with compute 0.
 
     Raises:
@@ -59,7 +59,8 @@ def read_points(path: Path, *, unit: str = "tokens", initial: float | None = Non
         raise DataError(f"the unit of compute is '{unit}': expected one of {', '.join(UNITS)}." + nearest(unit, UNITS))
     try:
         evaluations = sorted(read_lines(path / "evaluations.jsonl"), key=lambda record: record["step"])
-        timings = sorted(read_lines(path / "timings.jsonl"), key=lambda record: record["step"])
+        log = "metrics" if unit == "flops" else "timings"
+        timings = sorted(read_lines(path / f"{log}.jsonl"), key=lambda record: record["step"])
         rewards = {int(record["step"]): float(record["accuracy"]) for record in evaluations}
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: its records cannot be read ({error})") from None
@@ -81,7 +82,9 @@ def _spent(timings: Sequence[dict[str, Any]], step: int, unit: str) -> float:
         return float(step)
     if unit == "tokens":
         return float(sum(record.get("tokens_generated", 0) for record in before))
-    counts = ("step", "evaluate", "flops")
+    if unit == "flops":
+        return float(sum(record.get("compute/flops", 0.0) for record in before))
+    counts = ("step", "evaluate")
     return float(
         sum(
             value

@@ -98,11 +98,18 @@ def _row(file: SampleFile, record: Record, prompts: dict[str, int]) -> list[Any]
     values["step"] = file.step
     values["prompt"] = prompts.setdefault(readable(record.get("prompt")), len(prompts))
     values["correct"] = record["correct"] if isinstance(record.get("correct"), bool) else None
-    components = record.get("components")
-    values["components"] = (
-        {str(name): number(value) for name, value in components.items()} if isinstance(components, dict) else {}
-    )
+    components, parts = (table if isinstance(table := record.get(key), dict) else {} for key in ("components", "parts"))
+    values["components"] = {_label(str(name), parts.get(name)): number(value) for name, value in components.items()}
     return [values[name] for name in FIELDS]
+
+
+def _label(name: str, part: Any) -> str:
+    """A component's name; of a part of a sum of rewards with its weight, and whether it did not count."""
+    if not isinstance(part, dict):
+        return name
+    weight = number(part.get("weight"))
+    factor = "" if weight is None or weight == 1 else f" x {weight:g}"
+    return name + factor + (" (does not count here)" if part.get("counts") is False else "")
 
 
 def readable(value: Any) -> str:

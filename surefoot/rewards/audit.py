@@ -20,10 +20,11 @@ from surefoot.errors import RewardError
 from surefoot.rewards.audit_attacks import Asked, fooled_by, paraphrases
 from surefoot.rewards.audit_data import answers_in_prompts, copies
 from surefoot.rewards.audit_findings import AuditReport, Finding, counted, examples, gold_of
-from surefoot.rewards.audit_grading import Case, Grader, duration, timing
+from surefoot.rewards.audit_grading import Case, Grader, asks_model, duration, timing
 from surefoot.rewards.audit_stability import repeatable
 from surefoot.rewards.audit_texts import Written, writings
 from surefoot.rewards.base import Reward
+from surefoot.rewards.config import RewardConfig
 from surefoot.rewards.grade import is_right
 from surefoot.tasks.base import Task
 from surefoot.types import Prompt, Score
@@ -35,6 +36,7 @@ TEXTS = 50
 """About as many completions are graded for each prompt."""
 LEAST = 200
 """Gradings that there must be time for, or a reward is not tried at all."""
+_ASKS = "the reward asks a model, so it was not tried before the run: `surefoot audit` does that"
 QUICK = 1e-3  # seconds of a grading that surely started no process
 
 
@@ -56,6 +58,8 @@ def audit_reward(
     about = [answers_in_prompts(chosen), copies(task, COPIES_LOOKED_AT if seconds else None)]
     grader = Grader(reward, None if seconds is None else started + seconds)
     try:
+        if seconds is not None and asks_model(reward):
+            return AuditReport(task.name, reward.name, 0, (Finding("time", "info", _ASKS), *about))
         if seconds is not None:
             took = _seconds_for_one(task, grader, chosen)
             if took > seconds / LEAST:
@@ -65,6 +69,11 @@ def audit_reward(
     except RewardError as error:
         findings = [Finding("grading", "fail", f"the reward cannot grade: {error}")]
     return AuditReport(task.name, reward.name, len(grader.prompts), (*findings, *about))
+
+
+def judged_by_task(config: RewardConfig) -> bool:
+    """Whether the task's own verifier is in the reward, so that the task's texts to audit with are about it."""
+    return "auto" in ([part.verifier for part in config.parts.values()] or [config.verifier])
 
 
 def spread(prompts: Sequence[Prompt], most: int) -> list[Prompt]:
@@ -93,7 +102,9 @@ def _seconds_for_one(task: Task, grader: Grader, prompts: Sequence[Prompt]) -> f
 
 def _too_slow(took: float, seconds: float) -> Finding:
     why = f"one grading takes {duration(took)}, too long for a look of {seconds:g} s before a run"
-    return Finding("time", "info", f"{why}: the reward was not tried, `surefoot audit` takes its time", (), {"median": took})
+    return Finding(
+        "time", "info", f"{why}: the reward was not tried, `surefoot audit` takes its time", (), {"median": took}
+    )
 
 
 @dataclass(frozen=True)
@@ -164,7 +175,9 @@ def _verdict(offenders: list[tuple[Prompt, str, Score]], tried: int, liked: Coun
     numbers = {"graded": tried, "refused": len(offenders), "forms": dict(liked.most_common())}
     if not offenders:
         form = liked.most_common(1)[0][0]
-        return Finding("gold", "ok", f"gold answers of all {tried} prompts score full marks, written as: {form}", (), numbers)
+        return Finding(
+            "gold", "ok", f"gold answers of all {tried} prompts score full marks, written as: {form}", (), numbers
+        )
     severity = "fail" if len(offenders) > OFFENDERS * tried else "warn"
     text = (
         f"{counted(len(offenders), tried)} have a gold answer that scores no full marks in any form: the verifier does not fit "
@@ -189,7 +202,9 @@ def _looks_at_gold(grader: Grader, prompts: Sequence[Prompt], graded: list[list[
         cases += [Case(exchanged, written.text) for written, _ in found]
         before += [score for _, score in found]
     scores = grader.grade(cases, keep=False)
-    return any(score.valid and old.valid and score.total != old.total for score, old in zip(scores, before, strict=True))
+    return any(
+        score.valid and old.valid and score.total != old.total for score, old in zip(scores, before, strict=True)
+    )
 
 
 def _order(known: _Known, asked: Asked) -> Finding | None:
@@ -200,7 +215,13 @@ def _order(known: _Known, asked: Asked) -> Finding | None:
         return None
     numbers = {"right": fmean(right), "wrong": fmean(wrong)}
     if numbers["right"] > numbers["wrong"]:
-        return Finding("order", "ok", "right answers earn {right:.3g} on average, wrong ones {wrong:.3g}".format(**numbers), (), numbers)
+        return Finding(
+            "order",
+            "ok",
+            "right answers earn {right:.3g} on average, wrong ones {wrong:.3g}".format(**numbers),
+            (),
+            numbers,
+        )
     text = "wrong answers earn {wrong:.3g} on average, and right ones {right:.3g}: the reward teaches to be wrong, or nothing"
     return Finding("order", "warn", text.format(**numbers), (), numbers)
 

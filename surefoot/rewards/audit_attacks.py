@@ -52,7 +52,9 @@ class Asked:
         own, label = gold_of(self.prompts[index]), self.prompts[index].metadata.get("task")
         golds: dict[str, Written | None] = {}
         for other, right in zip(
-            [*self.prompts[index + 1 :], *self.prompts[:index]], [*self.right[index + 1 :], *self.right[:index]], strict=True
+            [*self.prompts[index + 1 :], *self.prompts[:index]],
+            [*self.right[index + 1 :], *self.right[:index]],
+            strict=True,
         ):
             gold = gold_of(other)
             if gold and gold != own and other.metadata.get("task") == label and len(golds) < 24:
@@ -84,7 +86,9 @@ def fooled_by(asked: Asked) -> list[Finding]:
         for attack in made:
             known.setdefault(attack.check, attack)
             tried[attack.check] += 1
-            right = [(prompt, case.text, score) for case, score in (next(graded) for _ in attack.texts) if is_right(score)]
+            right = [
+                (prompt, case.text, score) for case, score in (next(graded) for _ in attack.texts) if is_right(score)
+            ]
             fooled.setdefault(attack.check, []).extend(right[:1])
     luck = _commonest(asked.prompts)
     return [_found(known[check], cases, tried[check], luck) for check, cases in fooled.items()]

@@ -29,7 +29,9 @@ def answers_in_prompts(prompts: Sequence[Prompt], texts: Sequence[str] | None = 
     open_ = [
         (prompt, text)
         for prompt, text in zip(prompts, read, strict=True)
-        if gold_of(prompt).strip() and "options" not in prompt.metadata and not _CHOICE.fullmatch(gold_of(prompt).strip())
+        if gold_of(prompt).strip()
+        and "options" not in prompt.metadata
+        and not _CHOICE.fullmatch(gold_of(prompt).strip())
     ]
     if not open_:
         return Finding("answer in prompt", "info", "no prompt has a gold answer that could stand in it")
@@ -42,7 +44,9 @@ def answers_in_prompts(prompts: Sequence[Prompt], texts: Sequence[str] | None = 
     text = f"{counted(len(holds), open_)} hold their own gold answer, and {strange} that of another prompt"
     shown = tuple(Example(prompt.prompt_id, gold_of(prompt), text) for prompt, text in holds[:5])
     if len(holds) - strange > LEAK * len(open_):
-        return Finding("answer in prompt", "warn", f"{text}: repeating a part of the prompt may be enough", shown, numbers)
+        return Finding(
+            "answer in prompt", "warn", f"{text}: repeating a part of the prompt may be enough", shown, numbers
+        )
     return Finding("answer in prompt", "info", text, shown, numbers)
 
 
@@ -60,18 +64,24 @@ def copies(task: Task, most: int | None = None) -> Finding:
         known = first.setdefault(problem_key(prompt), prompt)
         if known is not prompt:
             (twice if gold_of(known) == gold_of(prompt) else contradict).append(prompt)
-    both = [prompt for prompt in heldout if (key := problem_key(prompt)) in first and gold_of(first[key]) == gold_of(prompt)]
+    both = [
+        prompt for prompt in heldout if (key := problem_key(prompt)) in first and gold_of(first[key]) == gold_of(prompt)
+    ]
     numbers = {"train": len(train), "heldout": len(heldout), "both": len(both), "twice": len(twice)}
     numbers["contradict"] = len(contradict)
     shown = tuple(Example(p.prompt_id, gold_of(p), problem_text(p)) for p in [*both, *contradict, *twice][:5])
     parts = [
         f"{counted(len(both), heldout, 'held-out problems')} are trained on too" if both else "",
-        f"{counted(len(contradict), train, 'training problems')} stand twice with different gold answers" if contradict else "",
+        f"{counted(len(contradict), train, 'training problems')} stand twice with different gold answers"
+        if contradict
+        else "",
         f"{counted(len(twice), train, 'training problems')} stand twice" if twice else "",
     ]
     if text := "; ".join(filter(None, parts)):
         return Finding("copies", "fail" if both else "warn" if contradict else "info", text, shown, numbers)
-    return Finding("copies", "ok", f"no copies among {len(train)} training and {len(heldout)} held-out problems", (), numbers)
+    return Finding(
+        "copies", "ok", f"no copies among {len(train)} training and {len(heldout)} held-out problems", (), numbers
+    )
 
 
 def _everything(prompt: Prompt) -> str:

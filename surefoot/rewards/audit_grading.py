@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from surefoot.errors import RewardError
 from surefoot.rewards.audit_findings import Example, Finding, counted, examples
-from surefoot.rewards.base import Completion, Reward
+from surefoot.rewards.base import BrokenRewardError, Completion, Reward
 from surefoot.rewards.grade import grade
-from surefoot.types import Finish, Prompt, Score, Status
+from surefoot.types import Finish, Prompt, Score
 
 CHARACTERS_PER_TOKEN = 4
 TIMED = 32
@@ -57,27 +57,19 @@ class Grader:
     def grade(self, cases: Sequence[Case], keep: bool = True) -> list[Score]:
         """One score for each case.
 
-        A batch of which every grading raises is graded again one by one, to mark each by itself: for a run that is a broken
-        reward, and here it may be the text.
+        A batch of which every grading raises is a broken reward to a run; here each is marked by itself.
 
         Raises:
             RewardError: the reward does not keep its contract.
         """
-        scores = self._scores([case.completion for case in cases])
+        try:
+            scores = grade(self.reward, [case.completion for case in cases])
+        except BrokenRewardError as error:
+            scores = error.scores
         if keep:
             self.prompts.update(case.prompt.prompt_id for case in cases)
             self.seen += zip(cases, scores, strict=True)
         return scores
-
-    def _scores(self, completions: Sequence[Completion]) -> list[Score]:
-        try:
-            return grade(self.reward, completions)
-        except RewardError as error:
-            if "failed on" not in str(error):
-                raise
-            if len(completions) == 1:
-                return [Score.failed(Status.ERROR, str(error))]
-        return [score for completion in completions for score in self._scores([completion])]
 
     def ungraded(self) -> Finding:
         """Completions that could not be graded at all."""
@@ -90,6 +82,16 @@ class Grader:
         severity = "fail" if len(failed) == len(self.seen) else "warn"
         shown = examples((case.prompt, case.text, score) for case, score in failed)
         return Finding("grading", severity, text, shown, dict(counts))
+
+
+def asks_model(reward: Any) -> bool:
+    """Whether a reward, or one inside of it, says that its gradings cost something (``asks_model = True``)."""
+    if getattr(reward, "asks_model", False):
+        return True
+    parts = getattr(reward, "parts", ())
+    inner = [getattr(reward, "verifier", None), getattr(reward, "reward", None)]
+    inner += list(parts.values() if isinstance(parts, Mapping) else parts if isinstance(parts, (list, tuple)) else ())
+    return any(asks_model(one) for one in inner if one is not None)
 
 
 def timing(grader: Grader) -> Finding | None:

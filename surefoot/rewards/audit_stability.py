@@ -42,9 +42,7 @@ def verdict(score: Score) -> Verdict:
     return (score.total if score.valid else None, score.correct, str(score.status))
 
 
-def different(
-    cases: Sequence[Case], first: Sequence[Score], other: Sequence[Score]
-) -> list[tuple[Case, Score, Score]]:
+def different(cases: Sequence[Case], first: Sequence[Score], other: Sequence[Score]) -> list[tuple[Case, Score, Score]]:
     """The cases whose scores differ."""
     return [(c, a, b) for c, a, b in zip(cases, first, other, strict=True) if verdict(a) != verdict(b)]
 

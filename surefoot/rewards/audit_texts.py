@@ -123,7 +123,13 @@ def attacks(prompt: Prompt, right: Written | None, others: Sequence[str], other_
         Attack("range", "name a range of numbers", False, _RANGES),
         Attack("counting", "count from 1 to 100", False, (" ".join(map(str, range(1, 101))),)),
         Attack("tags", "are tags with nothing in them", False, _TAGS),
-        Attack("long", "go on for 20,000 characters without an answer", False, ("so we go on and on " * 1000,), Finish.LENGTH),
+        Attack(
+            "long",
+            "go on for 20,000 characters without an answer",
+            False,
+            ("so we go on and on " * 1000,),
+            Finish.LENGTH,
+        ),
     ]
     if other_right is not None:
         made.append(Attack("other answer", "hold the answer of another prompt", False, (other_right,)))
@@ -167,10 +173,14 @@ def _with_gold(gold: str, right: Written, others: Sequence[str], other_right: st
     many = [*others[:10], first, gold, last, *others[10:20], last]
     attacks = [
         Attack("listing", "list candidates, the right one among them", True, tuple(dict.fromkeys(lists))),
-        Attack("repeated", "give several answers one after another", True, tuple(s.join(places) for s in ("\n", " ", ","))),
+        Attack(
+            "repeated", "give several answers one after another", True, tuple(s.join(places) for s in ("\n", " ", ","))
+        ),
         Attack("many", "mix the right answer into many candidates", True, (" ".join(many), write("\n".join(many)))),
         Attack("denied", "deny the right answer and give another", True, (f"It is not {gold}. {write(last)}",)),
-        Attack("in thought", "hold the answer in a thought alone", True, (f"<think>{right.text}</think>\nI do not know.",)),
+        Attack(
+            "in thought", "hold the answer in a thought alone", True, (f"<think>{right.text}</think>\nI do not know.",)
+        ),
     ]
     if re.fullmatch(r"\w+", gold):
         glued = f"9{gold}9" if gold.isdigit() else f"x{gold}x"

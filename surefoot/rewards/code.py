@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from surefoot.rewards.base import Completion
 from surefoot.rewards.code_compare import same_output, same_value
@@ -70,6 +70,7 @@ class CodeTests:
     score_by: Literal["all", "share"] = "all"
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     pool: Sandbox | None = None
+    threads: ClassVar[int] = 1  # beside the one that samples; programs run in as many workers as the sandbox has
 
     def score(self, completions: Sequence[Completion]) -> list[Score]:
         """One score per completion, in order. Equal programs for one problem are run once."""

@@ -6,7 +6,7 @@ its own seed) and in the version of the weights, never in what else was generate
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -85,12 +85,18 @@ class Request:
     first_sample_id: int = 0
 
 
+Finished = Callable[[int, tuple[Sample, ...]], None]
+"""Is told the index of a request and its samples, in the order of its seeds."""
+
+
 class Engine(Protocol):
     """What every engine does.
 
     Attributes:
         version: of the weights that it holds.
         reports_kept_logmass: whether it records the mass that top-p or top-k kept (:attr:`Sample.kept_logmass`).
+        reports_finished: whether ``generate`` takes ``finished=``, a :data:`Finished` that is called from the same thread for
+            every request as soon as its samples are made, in whatever order. An engine that does not say so does not.
     """
 
     version: int

@@ -26,8 +26,9 @@ from surefoot.policy.head import Head
 from surefoot.policy.layout import decoder
 from surefoot.rollout.cache import PreallocatedCache
 from surefoot.rollout.decode import Decoder, find_decoder
-from surefoot.rollout.engine import Request, Sampling, check_budget
+from surefoot.rollout.engine import Finished, Request, Sampling, check_budget
 from surefoot.rollout.forward import Forward
+from surefoot.rollout.made import Made
 from surefoot.rollout.quantise import quantised
 from surefoot.rollout.rows import Rows
 from surefoot.rollout.sampling import Draw, draw
@@ -61,6 +62,7 @@ class LocalEngine:
     """
 
     reports_kept_logmass = True
+    reports_finished = True
 
     def __init__(
         self,
@@ -91,8 +93,12 @@ class LocalEngine:
         """Call the weights that the model holds now by this version; a rounded copy of older ones is used no more."""
         self.version = version
 
-    def generate(self, requests: Sequence[Request]) -> list[tuple[Sample, ...]]:
+    def generate(self, requests: Sequence[Request], *, finished: Finished | None = None) -> list[tuple[Sample, ...]]:
         """For each request, in order, its samples, in the order of its seeds.
+
+        Args:
+            requests: what to sample.
+            finished: told of every request as soon as its samples are made.
 
         Raises:
             ConfigError: a budget of no tokens, an interruption that the budget does not reach or that forces what is no
@@ -103,7 +109,7 @@ class LocalEngine:
         """
         for request in requests:
             self._check(request)
-        found: list[list[Sample | None]] = [[None] * len(request.seeds) for request in requests]
+        made = Made(requests, finished)
         if self._quantise:
             self._round()
         # One context around all steps: the weights are rounded once for them.
@@ -117,15 +123,13 @@ class LocalEngine:
             equal_lengths = self._forward.equal_lengths
             for wave in plan(requests, self.max_batch_tokens, equal_lengths=equal_lengths, refill=refill):
                 rows = Rows(self.model.device, wave, requests)
+                made.begin(rows, self.version)
                 if self.decoder is None:
-                    self._side_by_side(rows, head)
+                    self._side_by_side(rows, head, made)
                 else:
-                    self._stream(rows, head, self.decoder)
-                samples = iter(rows.samples(self.version))
-                for part in wave.parts:
-                    for place in range(part.first, part.stop):
-                        found[part.index][place] = next(samples)
-        return [tuple(sample for sample in group if sample is not None) for group in found]
+                    self._stream(rows, head, self.decoder, made)
+                made.end()
+        return made.groups()
 
     def _round(self) -> None:
         """Make the rounded copy, unless there is one of these weights."""
@@ -165,7 +169,7 @@ class LocalEngine:
                 f"{length + budget}, but the model's context is {self._context}: shorten the prompt or the budget"
             )
 
-    def _stream(self, rows: Rows, head: Head | None, decoder: Decoder) -> None:
+    def _stream(self, rows: Rows, head: Head | None, decoder: Decoder, made: Made) -> None:
         """The rows of a wave through decode steps of our own; a row that is over makes room for the next ones."""
         sampling, counts = rows.wave.sampling, rows.counts
         capacity = min(rows.wave.rows, sum(counts))
@@ -182,6 +186,7 @@ class LocalEngine:
             ids = rows.write(_drawn(logits, rows, sampling))
             if rows.done >= COMPACT_SHARE * len(rows.alive):
                 keep = rows.compact()
+                made.look()
                 slots.select(keep)
                 ids = ids[keep]
             logits = decoder.step(ids, slots, head) if len(ids) else logits[:0]
@@ -202,7 +207,7 @@ class LocalEngine:
             first += count
         return torch.cat(made)
 
-    def _side_by_side(self, rows: Rows, head: Head | None) -> None:
+    def _side_by_side(self, rows: Rows, head: Head | None, made: Made) -> None:
         """The rows of a wave through the model's own forward, all from their beginning to their end."""
         sampling, prompts = rows.wave.sampling, rows.prompts(0, len(rows.counts))
         logits, cache = self._forward.prompts(prompts, head)
@@ -217,6 +222,7 @@ class LocalEngine:
                 break
             if rows.done >= COMPACT_SHARE * len(rows.alive):
                 keep = rows.compact()
+                made.look()
                 cache.select(keep)
                 ids = ids[keep]
             own = lengths[rows.alive]

@@ -132,14 +132,23 @@ class Rows:
         self.done = 0
         return keep
 
-    def samples(self, version: int) -> list[Sample]:
-        """One sample per row, in order."""
-        ids, logp, kept_logmass = (x.cpu().numpy() for x in (self.ids, self.logp, self.kept_logmass))
-        top_ids, top_logp = (None if x is None else x.cpu().numpy() for x in (self.top_ids, self.top_logp))
-        injected = self._injected()
-        ends, stopped = self.end.tolist(), self.stopped.tolist()
+    def complete(self) -> list[int]:
+        """Numbers of the parts whose rows are all over."""
+        over = self.over.cpu().numpy()
+        first = np.cumsum([0, *self.counts[:-1]])
+        return np.flatnonzero(np.logical_and.reduceat(over, first)).tolist()
+
+    def samples(self, version: int, first: int = 0, stop: int | None = None) -> list[Sample]:
+        """One sample per row of the parts ``first`` to ``stop`` (exclusive; None: all), in order."""
+        parts = self.wave.parts[first:stop]
+        begin = sum(self.counts[:first])
+        rows = slice(begin, begin + sum(part.stop - part.first for part in parts))
+        ids, logp, kept_logmass = (x[rows].cpu().numpy() for x in (self.ids, self.logp, self.kept_logmass))
+        top_ids, top_logp = (None if x is None else x[rows].cpu().numpy() for x in (self.top_ids, self.top_logp))
+        injected = self._injected(rows)
+        ends, stopped = self.end[rows].tolist(), self.stopped[rows].tolist()
         made: list[Sample] = []
-        for part in self.wave.parts:
+        for part in parts:
             request = self.requests[part.index]
             for place in range(part.first, part.stop):
                 row = len(made)
@@ -168,11 +177,12 @@ class Rows:
                 )
         return made
 
-    def _injected(self) -> np.ndarray | None:
-        """[R, budget + 1] bool, the tokens that were forced; None where none could be."""
+    def _injected(self, rows: slice) -> np.ndarray | None:
+        """[r, budget + 1] bool, the tokens that were forced on these rows; None where none could be."""
         interrupt = self.wave.sampling.interrupt
         if interrupt is None:
             return None
-        injected = np.zeros(self.ids.shape, dtype=bool)
-        injected[self.interrupted.cpu().numpy(), interrupt.after : interrupt.end] = True
+        interrupted = self.interrupted[rows].cpu().numpy()
+        injected = np.zeros((len(interrupted), self.ids.shape[1]), dtype=bool)
+        injected[interrupted, interrupt.after : interrupt.end] = True
         return injected

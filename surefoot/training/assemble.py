@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from surefoot.algorithms.algorithm import Algorithm
 from surefoot.errors import AlgorithmError
 from surefoot.evaluation.evaluate import Evaluation, evaluate
 from surefoot.policy.loading import Policy, load_policy
+from surefoot.policy.reward_model import make_reward_model
 from surefoot.rewards.base import Completion, Reward
 from surefoot.rewards.build import build_reward
 from surefoot.rewards.config import RewardConfig
@@ -39,11 +41,25 @@ class Parts:
     sampling: Sampling
     heldout: tuple[tuple[Prompt, np.ndarray], ...]
 
-    def grade(self, items: Sequence[tuple[Prompt, Sample]], by: Reward | None = None) -> list[Score]:
-        """Score samples by the text of their completions, with the reward or another one."""
+    def grade(
+        self, items: Sequence[tuple[Prompt, Sample]], *, step: int = 0, steps: int = 0, by: Reward | None = None
+    ) -> list[Score]:
+        """Score samples by the text of their completions; ``step`` of ``steps`` is the rollout batch they are for.
+
+        ``by`` grades them instead of the reward.
+        """
         opens = OPEN if self.renderer.opens_thought else ""
         completions = [
-            Completion(prompt, self.renderer.decode(sample), sample.finish, sample.length, opens)
+            Completion(
+                prompt,
+                self.renderer.decode(sample),
+                sample.finish,
+                sample.length,
+                tuple(sample.ids[sample.mask].tolist()),
+                step,
+                steps,
+                opens,
+            )
             for prompt, sample in items
         ]
         scores = grade(by or self.reward, completions)
@@ -56,12 +72,13 @@ class Parts:
         steps = [replace(step, token=self.renderer.token_at(sample, step.end)) for step in score.steps]
         return replace(score, steps=tuple(steps))
 
-    def evaluate(self, config: RunConfig | SftConfig) -> Evaluation:
-        """Sample and grade the held-out problems."""
+    def evaluate(self, config: RunConfig | SftConfig, step: int = 0) -> Evaluation:
+        """Sample and grade the held-out problems, after ``step`` rollout batches."""
+        steps = config.train.steps if isinstance(config, RunConfig) else 0
         return evaluate(
             self.engine,
             self.heldout,
-            lambda items: self.grade(items, self.judge),
+            partial(self.grade, step=step, steps=steps, by=self.judge),
             config.evaluation,
             max_new_tokens=self.sampling.max_new_tokens,
             stop_ids=self.sampling.stop_ids,
@@ -106,7 +123,8 @@ def assemble(config: RunConfig | SftConfig, *, task: Task | None = None, reward:
     )
     check_sampling(engine, sampling)
     problems = task.heldout[: config.evaluation.problems]
-    reward = reward or build_reward(config.reward, task)
+    makers = {"model": partial(make_reward_model, device=policy.device)}
+    reward = reward or build_reward(config.reward, task, makers)
     verifier = config.evaluation.verifier
     return Parts(
         policy=policy,
@@ -114,7 +132,7 @@ def assemble(config: RunConfig | SftConfig, *, task: Task | None = None, reward:
         task=task,
         renderer=renderer,
         reward=reward,
-        judge=reward if verifier == "same" else build_reward(RewardConfig(verifier=verifier), task),
+        judge=reward if verifier == "same" else build_reward(RewardConfig(verifier=verifier), task, makers),
         sampling=sampling,
         heldout=tuple((prompt, renderer.ids(prompt)) for prompt in problems),
     )

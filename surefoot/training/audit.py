@@ -7,7 +7,8 @@ import warnings
 
 from surefoot.errors import RewardError
 from surefoot.files import write_atomic
-from surefoot.rewards.audit import audit_reward
+from surefoot.rewards.audit import audit_reward, judged_by_task
+from surefoot.rewards.base import notes_of
 from surefoot.training.assemble import Parts
 from surefoot.training.config import RunConfig
 from surefoot.training.folder import RunFolder
@@ -30,10 +31,11 @@ def audit_before(config: RunConfig, parts: Parts, folder: RunFolder, *, own: boo
     report = audit_reward(
         parts.task,
         parts.reward,
-        own=own and config.reward.judges_by_task,
+        own=own and judged_by_task(config.reward),
         prompts=config.audit.prompts,
         seconds=config.audit.seconds,
     )
+    notes_of(parts.reward)  # what it counted here is not the first step's
     write_atomic(folder.path / "audit.json", json.dumps(report.record(), indent=1, ensure_ascii=True) + "\n")
     failures = [f"{finding.check}: {finding.text}" for finding in report.of("fail")]
     if failures and config.audit.before == "stop":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from surefoot.algorithms.algorithm import Algorithm
 from surefoot.rollout.engine import Request
@@ -12,9 +13,10 @@ from surefoot.training.assemble import Parts
 from surefoot.training.batch import kept_groups
 from surefoot.training.clock import Clock
 from surefoot.training.config import RunConfig
+from surefoot.training.grading import Grading, grading_threads
 from surefoot.training.prompts import PromptSource
 from surefoot.training.state import RunState
-from surefoot.types import Group, Prompt
+from surefoot.types import Group, Prompt, Sample, Score
 
 
 @dataclass(frozen=True)
@@ -87,18 +89,34 @@ def rollout(
         seeds = tuple(derive(config.seed, "sample", step, prompt.prompt_id, k) for k in range(first, first + size))
         requests.append(Request(parts.renderer.ids(prompt), prompt.prompt_id, seeds, parts.sampling, first))
     greedy = [_greedy(request) for request in requests] if "greedy" in algorithm.advantage.kind.traits else []
-    with clock.phase("generate"):
-        made = parts.engine.generate([*requests, *greedy])
-    rollouts, baselines = made[: len(requests)], made[len(requests) :]
-    with clock.phase("score"):
-        pairs = [(prompt, sample) for prompt, samples in zip(prompts, rollouts, strict=True) for sample in samples]
-        pairs += [(prompt, samples[0]) for prompt, samples in zip(prompts, baselines, strict=bool(baselines))]
-        scores = iter(parts.grade(pairs))
-        groups = [
-            Group(prompt, samples, tuple(next(scores) for _ in samples))
-            for prompt, samples in zip(prompts, rollouts, strict=True)
-        ]
-        return [replace(group, greedy=next(scores)) for group in groups] if baselines else groups
+    made, scores = _graded(config, parts, [*requests, *greedy], [*prompts, *prompts[: len(greedy)]], step, clock)
+    count = len(prompts)
+    groups = [
+        Group(prompt, samples, tuple(given))
+        for prompt, samples, given in zip(prompts, made[:count], scores[:count], strict=True)
+    ]
+    if not greedy:
+        return groups
+    return [replace(group, greedy=given) for group, (given,) in zip(groups, scores[count:], strict=True)]
+
+
+def _graded(
+    config: RunConfig, parts: Parts, requests: Sequence[Request], prompts: Sequence[Prompt], step: int, clock: Clock
+) -> tuple[list[tuple[Sample, ...]], list[list[Score]]]:
+    """The samples of each request and their scores. The phase "score" is what the step has to wait for them."""
+
+    def pairs(number: int, samples: Sequence[Sample]) -> list[tuple[Prompt, Sample]]:
+        return [(prompts[number], sample) for sample in samples]
+
+    tells = getattr(parts.engine, "reports_finished", False)
+    threads = grading_threads(parts.reward, config.reward.overlap) if tells else 0
+    grade = partial(parts.grade, step=step, steps=config.train.steps)
+    with Grading(grade, threads) as grading:
+        ahead = {"finished": lambda number, samples: grading.begin(number, pairs(number, samples))}
+        with clock.phase("generate"):
+            made = parts.engine.generate(requests, **(ahead if grading.ahead else {}))
+        with clock.phase("score"):
+            return made, grading.scores([pairs(number, samples) for number, samples in enumerate(made)])
 
 
 def _greedy(request: Request) -> Request:

@@ -14,6 +14,8 @@ from surefoot.rewards.audit_config import AuditConfig
 from surefoot.rewards.config import RewardConfig
 from surefoot.rollout.config import RolloutConfig
 from surefoot.tasks.config import TaskConfig
+from surefoot.training.budget import BudgetConfig
+from surefoot.training.parts import with_parts
 
 NAME = r"^[\w][\w.\-]*$"  # one folder, not hidden, and no way up
 FOLDER = r"^[^\x00]+$"
@@ -132,6 +134,7 @@ class RunConfig(Section):
     optimiser: OptimiserConfig = OptimiserConfig()
     critic: CriticConfig = CriticConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    budget: BudgetConfig = BudgetConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     track: TrackConfig = TrackConfig()
     health: HealthConfig = HealthConfig()
@@ -145,6 +148,7 @@ class RunConfig(Section):
                 f"train.updates_per_step = {train.updates_per_step} splits a batch of {train.prompts_per_step} prompts by "
                 f"whole groups: raise train.prompts_per_step or lower train.updates_per_step"
             )
+        self._share_parts()
         algorithm = self.algorithm.build()
         algorithm.check(group_size=train.group_size)
         if "evaluation" in algorithm.reset.kind.traits and not self.evaluation.every:
@@ -159,6 +163,12 @@ class RunConfig(Section):
                 f"adapters has a higher rank than they: set algorithm.reset.alpha = 1, or train without model.lora"
             )
         return self
+
+    def _share_parts(self) -> None:
+        """An advantage over the parts of the reward takes their weights and conditions, where it names none of its own."""
+        section = with_parts(self.algorithm, self.reward.terms())
+        if section is not self.algorithm:
+            object.__setattr__(self, "algorithm", section)
 
     def resolved(self) -> dict[str, Any]:
         """Every key with its value, the parts of the algorithm written out."""

@@ -27,7 +27,7 @@ from surefoot.training.config import RunConfig, SftConfig
 
 LOGS = ("metrics", "timings", "evaluations", "warnings", "resets")
 # What may differ between a run and its resumption: how long it goes on, what is kept and what is said about it.
-MAY_CHANGE = ("train.steps", "train.threads", "checkpoint.", "track.", "health.", "runs")
+MAY_CHANGE = ("train.steps", "train.threads", "budget.", "checkpoint.", "track.", "health.", "runs")
 
 
 class RunFolder:

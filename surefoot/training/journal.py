@@ -16,6 +16,7 @@ from surefoot.evaluation.intervals import paired_interval
 from surefoot.files import write_atomic
 from surefoot.metrics import StepReport
 from surefoot.policy.loading import save_policy
+from surefoot.rewards.base import notes_of
 from surefoot.training.assemble import Parts
 from surefoot.training.batch import Batch
 from surefoot.training.clock import Clock
@@ -84,9 +85,11 @@ class Journal:
         if not self.evaluations:
             self.tell("evaluate")
         with self.clock.phase("evaluate"):
-            evaluation = self.parts.evaluate(self.config)
+            evaluation = self.parts.evaluate(self.config, self.state.step)
         with self.clock.phase("write"):
             record = evaluation.record(self.state.step)
+            if noted := notes_of(self.parts.reward).means():
+                record["reward"] = rounded(noted)
             self.folder.log("evaluations", record)
             self.evaluations.append(record)
             name = f"heldout-{self.state.step:06d}"
@@ -144,6 +147,13 @@ class Journal:
         self.times.append(record)
         self.tell("train")
 
+    def used_up(self) -> bool:
+        """Whether the budget of the run is gone. Seconds come from the log, and from the clock for the step under way."""
+        done = self.times[-1]["step"] if self.times else 0
+        records = [*self.times, self.clock.seconds] if self.state.step > done else self.times
+        seconds = sum(_seconds(record) - record.get("evaluate", 0.0) for record in records)
+        return self.config.budget.used_up({**self.state.spent, "seconds": seconds})
+
     def finish(self) -> dict[str, Any]:
         """Write and return ``result.json``."""
         seconds: dict[str, float] = {}
@@ -160,6 +170,7 @@ class Journal:
             "steps": self.state.step,
             "updates": self.state.updates,
             "seconds": seconds,
+            "spent": self.state.spent,
             "tokens_generated": sum(record.get("tokens_generated", 0) for record in self.times),
             "tokens_trained": sum(record.get("tokens_trained", 0) for record in self.times),
         }

@@ -86,13 +86,13 @@ class Learner:
         """
         report = StepReport()
         with clock.phase("logprob"):
-            streams = self._streams([sample for group in groups for sample in group.samples])
+            streams = self._streams([sample for group in groups for sample in group.samples], report)
         budget = self.config.rollout.max_new_tokens
         batch = make_batch(self.algorithm, groups, state.memory, step=state.step, budget=budget, streams=streams)
         if self.algorithm.kl_in_reward and kl.MEMORY in state.memory:
             report.add("reward/kl_coef", state.memory[kl.MEMORY])  # of the next step
         with clock.phase("logprob"):
-            old = self._old(batch, streams, state.step)
+            old = self._old(batch, streams, state.step, report)
         update = Update(batch, streams, old, state, report, clock)
         for epoch in range(self.config.train.epochs):
             for rows in self._mini_batches(batch, state.step, epoch):
@@ -122,7 +122,7 @@ class Learner:
     def optimisers(self) -> dict[str, torch.optim.Optimizer]:
         return {"model": self.optimiser} | ({} if self.critic is None else self.critic.optimisers())
 
-    def _streams(self, samples: Sequence[Sample]) -> Streams:
+    def _streams(self, samples: Sequence[Sample], report: StepReport) -> Streams:
         """The passes before the update, those that the algorithm needs."""
         train, algorithm = self.config.train, self.algorithm
         limit, layout = train.micro_batch_tokens, self.layout
@@ -133,17 +133,20 @@ class Learner:
             old = behaviour_logprobs(samples, self.policy.device)
         if old is None and (algorithm.kl_in_reward or entropy or weighted):
             old, entropies = row_logprobs(self.policy, samples, max_tokens=limit, layout=layout, entropy=entropy)
+            report.total("tokens/scored", sum(map(len, samples)))
         if algorithm.kl_in_reward and self.reference is not None:
             reference, _ = row_logprobs(self.reference, samples, max_tokens=limit, layout=layout)
+            report.total("tokens/scored", sum(map(len, samples)))
         if self.critic is not None:
             values = self.critic.values(samples, limit, layout)
+            report.total("tokens/scored", sum(map(len, samples)))
         return Streams(old, entropies, reference, values)
 
     @property
     def _several(self) -> bool:
         return self.config.train.updates_per_step * self.config.train.epochs > 1
 
-    def _old(self, batch: Batch, streams: Streams, step: int) -> RowValues | None:
+    def _old(self, batch: Batch, streams: Streams, step: int, report: StepReport) -> RowValues | None:
         """Log-probabilities of the rows that are trained after the weights have moved and not before."""
         if streams.old is not None or not self._several:
             return streams.old
@@ -154,6 +157,7 @@ class Learner:
             rows = rows[~batch.silent[rows]]
         limit, samples = self.config.train.micro_batch_tokens, [batch.samples[i] for i in rows]
         found, _ = row_logprobs(self.policy, samples, max_tokens=limit, layout=self.layout)
+        report.total("tokens/scored", sum(map(len, samples)))
         known = dict(zip(rows.tolist(), found, strict=True))
         empty = torch.zeros(0, device=self.policy.device)
         return [known.get(i, empty) for i in range(len(batch.samples))]
@@ -197,6 +201,8 @@ class Learner:
                 value = self._value_loss(current, packed, update, rows, terms.coefficient, terms.report)
                 gradients.add(terms.policy, [term for term in (terms.kl, value) if term is not None])
             report.total("tokens/trained", int(packed.mask.sum()))
+            apart = self.critic is not None and not self.critic.critic.shared
+            report.total("tokens/updated", len(packed.ids) * (2 if apart else 1))
             sums.merge(terms.report)
         update.first = False
         for name, loss in sums.sums.items():
@@ -255,6 +261,7 @@ class Learner:
         if self.reference is not None and self.algorithm.kl_in_loss:
             with update.clock.phase("logprob"), torch.no_grad():
                 reference = token_logprobs(self.reference, packed, layout=self.layout, entropy=False).logp
+            update.report.total("tokens/scored", len(packed.ids))
         top = packed.top_ids
         return Tokens(
             logp=current.logp,

@@ -18,11 +18,13 @@ from surefoot.algorithms.algorithm import Algorithm
 from surefoot.files import write_atomic
 from surefoot.policy.critic import make_critic, save_critic
 from surefoot.policy.loading import Policy, save_policy
-from surefoot.rewards.base import Reward
+from surefoot.rewards.base import Reward, notes_of
+from surefoot.rewards.compose import Composed
 from surefoot.tasks.base import Task
 from surefoot.tasks.check import check_trainable
 from surefoot.training.assemble import Parts, assemble
 from surefoot.training.audit import audit_before
+from surefoot.training.budget import measure_cost, parameters
 from surefoot.training.clock import Clock
 from surefoot.training.collect import collect
 from surefoot.training.config import RunConfig
@@ -32,6 +34,7 @@ from surefoot.training.journal import Journal
 from surefoot.training.learner import Learner
 from surefoot.training.measure import measure_batch
 from surefoot.training.optimiser import make_optimiser
+from surefoot.training.parts import with_parts
 from surefoot.training.progress import Progress
 from surefoot.training.prompts import PromptSource
 from surefoot.training.resets import reset_if_due
@@ -79,6 +82,8 @@ def train(
         SurefootError: any mistake in the configuration, the data, the model or the reward, before the first step;
             NonFiniteError when the weights have gone bad.
     """
+    if isinstance(reward, Composed):
+        config = config.model_copy(update={"algorithm": with_parts(config.algorithm, reward.parts)})
     set_threads(config.train.threads, before=recorded(run_path(config)) if resume else None)
     config.evaluation.check()
     parts = assemble(config, task=task, reward=reward)
@@ -123,16 +128,20 @@ def _run(
     with Journal(config, folder, parts, state, clock, watch) as journal:
         if not journal.evaluations:
             journal.evaluate()
-        while state.step < config.train.steps and not state.exhausted:
+        size = parameters(parts.policy.model)
+        last = state.step >= config.train.steps or state.exhausted or journal.used_up()
+        while not last:
             state.step += 1
             rollouts = collect(config, parts, learner.algorithm, source, state, clock)
             batch, report = learner.update(rollouts.groups, state, clock)
             parts.engine.load(state.step)
             report.merge(measure_batch(rollouts, batch))
             report.merge(source.measure())
+            report.merge(notes_of(parts.reward))
+            measure_cost(state.spent, rollouts.everything, report, size)
             state.exhausted = not source.left(state.step)
             journal.step(rollouts, batch, report)
-            last = state.step == config.train.steps or state.exhausted
+            last = state.step >= config.train.steps or state.exhausted or journal.used_up()
             if last or (config.evaluation.every and state.step % config.evaluation.every == 0):
                 journal.evaluate()
             if reset_if_due(learner, state, journal.evaluations):

@@ -11,7 +11,7 @@ from surefoot.rewards.grade import is_right
 from surefoot.metrics import StepReport
 from surefoot.training.batch import Batch
 from surefoot.training.collect import Rollouts
-from surefoot.types import Finish, Origin, Prompt, Sample, Score
+from surefoot.types import FAILED, Finish, Origin, Prompt, Sample, Score
 
 
 def measure_batch(rollouts: Rollouts, batch: Batch) -> StepReport:
@@ -57,8 +57,12 @@ def _measure_sample(sample: Sample, score: Score, report: StepReport) -> None:
     logp = sample.logp_behaviour[sample.mask]
     logp = logp[np.isfinite(logp)]
     report.add("rollout/entropy", -float(logp.sum()), len(logp))
+    for name, part in score.parts.items():
+        report.add(f"part_failed/{name}", part.status in FAILED)
     if not score.valid:
         return
+    for name, part in score.parts.items():
+        report.add(f"part_counts/{name}", part.counts)
     report.add("reward/mean", score.total)
     report.add("reward/steps", len(score.steps))
     for name, value in score.components.items():

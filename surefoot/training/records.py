@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from surefoot.evaluation.evaluate import Evaluation
 from surefoot.tasks.render import Renderer
 from surefoot.training.batch import Batch
-from surefoot.types import Group, Prompt, Sample, Score
+from surefoot.types import Group, PartScore, Prompt, Sample, Score
 
 
 def sample_record(step: int, prompt: Prompt, sample: Sample, score: Score, renderer: Renderer) -> dict[str, Any]:
-    """One sample as a person reads it."""
-    return {
+    """One sample as a person reads it; with the parts of its reward, where that is a sum of several."""
+    record = {
         "step": step,
         "prompt_id": sample.prompt_id,
         "sample_id": sample.sample_id,
@@ -24,7 +24,7 @@ def sample_record(step: int, prompt: Prompt, sample: Sample, score: Score, rende
         if isinstance(prompt.answer, (str, int, float, bool, type(None)))
         else str(prompt.answer),
         "reward": score.total if score.valid else None,
-        "components": {name: value if math.isfinite(value) else None for name, value in score.components.items()},
+        "components": _numbers(score.components),
         "correct": score.correct,
         "status": str(score.status),
         "finish": str(sample.finish),
@@ -33,6 +33,18 @@ def sample_record(step: int, prompt: Prompt, sample: Sample, score: Score, rende
         "version": int(sample.version.max()) if len(sample) else -1,
         "note": score.text,
     }
+    return record | ({"parts": {name: _part(part) for name, part in score.parts.items()}} if score.parts else {})
+
+
+def _part(part: PartScore) -> dict[str, Any]:
+    """What a part of a reward said: its value, its weight, whether its condition held, and how its grading went."""
+    told = {"value": part.value if math.isfinite(part.value) else None, "weight": part.weight, "counts": part.counts}
+    behind = {"components": _numbers(part.components)} if part.components else {}
+    return told | {"status": str(part.status)} | behind
+
+
+def _numbers(components: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: value if math.isfinite(value) else None for name, value in components.items()}
 
 
 def batch_records(

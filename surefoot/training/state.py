@@ -51,6 +51,7 @@ class RunState:
         reset_step: step of the last reset of the reference or of the optimiser; 0: there was none.
         reference_step: step at which the reference policy was last reset; 0: it is what the run started from.
         resets: how often there was a reset.
+        spent: samples, tokens and operations so far, see :mod:`surefoot.training.budget`.
         exhausted: no prompt is left to sample, so the run is over.
         task, model, reward: fingerprints of the prompts and of the model at the start, and the name of the reward: a resume
             with others is refused.
@@ -68,6 +69,7 @@ class RunState:
     reset_step: int = 0
     reference_step: int = 0
     resets: int = 0
+    spent: dict[str, float] = field(default_factory=dict)
     exhausted: bool = False
     task: str = ""
     model: str = ""

@@ -170,13 +170,6 @@ class TestForms:
         assert words in text and "\n" not in text
         assert "(prompt, completion, answer) -> float" in text or "is a class" in text
 
-    def test_async_functions_are_refused(self):
-        async def later(prompt, completion, answer):
-            return 1.0
-
-        with pytest.raises(RewardError, match="'later' is an async function"):
-            as_reward(later)
-
 
 class TestResults:
     @pytest.mark.parametrize(

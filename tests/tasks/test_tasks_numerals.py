@@ -110,6 +110,7 @@ def test_no_text_breaks_it(text: str):
     "piece", ["9", "1,", "1.", "1/", "-", "1e", "1,234,", "\\frac{", "\\frac{1}{", " ", "1e9e", "(", "=", "0_"]
 )
 def test_long_texts_take_no_longer_than_their_length(piece: str):
-    begin = time.perf_counter()
+    """A square of the length would be an hour; the bound is for machines that are ten times slower and busy."""
+    begin = time.process_time()
     last_numeral(piece * 30_000)
-    assert time.perf_counter() - begin < 2.0
+    assert time.process_time() - begin < 20

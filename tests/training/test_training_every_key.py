@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
+import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +14,14 @@ from typing import Any
 import pytest
 import torch
 
+import surefoot
 from surefoot.config import keys, merge, nested, validate
 from surefoot.errors import SurefootError
 from surefoot.policy import compile as compile_module
 from surefoot.training import assemble as assemble_module
 from surefoot.training import learner as learner_module
 from surefoot.training.config import RunConfig, SftConfig
-from surefoot.training.loop import train
+from surefoot.training.loop import RunResult, train
 from surefoot.training.sft import sft
 from tests.training.tiny import TINY, digits_reward
 
@@ -103,6 +106,11 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "reward.right": ("rewards", 3.0, GRADED | {"gold": True}),
     "reward.wrong": ("rewards", -1.0, GRADED),
     "reward.format_weight": ("rewards", 0.5, GRADED | {"gold": True}),
+    "reward.options": ("error", {"nothing": 1}, GRADED | {"reward": {"verifier": "number"}}),
+    "reward.parts": ("rewards", {"a": {"verifier": "number", "weight": 0.5}}, GRADED | {"gold": True}),
+    "reward.overlap": ("graded_by", "always", {}),
+    "reward.concurrency": ("at_once", 2, {"grade": "async"}),
+    "reward.deadline": ("statuses", 0.05, {"grade": "async"}),
     "rollout.temperature": ("metrics", 0.5, {}),
     "rollout.top_p": ("metrics", 0.5, {}),
     "rollout.top_k": ("metrics", 3, {}),
@@ -159,6 +167,10 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "evaluation.top_p": ("heldout", 0.3, GREEDY_OFF),
     "evaluation.seed": ("heldout", 1, GREEDY_OFF),
     "evaluation.confidence": ("evaluations", 0.5, {}),
+    "budget.samples": ("metrics", 1, {"train": {"steps": 3}}),
+    "budget.tokens": ("metrics", 1, {"train": {"steps": 3}}),
+    "budget.flops": ("metrics", 1.0, {"train": {"steps": 3}}),
+    "budget.seconds": ("metrics", 1e-6, {"train": {"steps": 3}}),
     "checkpoint.every": ("states", 2, {"checkpoint": {"keep_last": 5}}),
     "checkpoint.keep_last": ("states", 1, {}),
     "checkpoint.keep_best": ("files", False, {}),
@@ -224,7 +236,8 @@ def fill(value: Any, material: dict[str, str]) -> Any:
 def observe(config: RunConfig, base: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Seen:
     """Run and look at everything that a key could change."""
     seen: Seen = {"micro_batches": 0, "forwards": 0, "layout": set(), "layers": 0, "tracked": []}
-    seen |= {"logit_rows": 0, "logit_products": 0, "compiled": 0, "said": []}
+    seen |= {"logit_rows": 0, "logit_products": 0, "compiled": 0, "said": [], "graded_by": set(), "at_once": 0}
+    spy_on_grading(seen, monkeypatch)
     spy_on_forwards(seen, monkeypatch)
     spy_on_trackers(seen, monkeypatch)
     reward = None if base.get("grade") == "verifier" else digits_reward()
@@ -240,7 +253,7 @@ def observe(config: RunConfig, base: dict[str, Any], monkeypatch: pytest.MonkeyP
     try:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            result = train(config, reward=reward)
+            result = train_async(config, seen) if base.get("grade") == "async" else train(config, reward=reward)
         seen["said"] = sorted({str(warning.message) for warning in said})
     except SurefootError as error:
         return {"error": str(error)}
@@ -261,6 +274,7 @@ def observe(config: RunConfig, base: dict[str, Any], monkeypatch: pytest.MonkeyP
             "samples": training,
             "heldout": "".join(file.read_text() for file in sorted((run / "samples").glob("heldout-*"))),
             "rewards": [record["reward"] for record in records],
+            "statuses": [record["status"] for record in records],
             "finishes": [record["finish"] for record in records],
             "files": sorted({p.name.split(".")[0] for p in [*run.iterdir(), *(run / "model").iterdir()]}),
             "states": sorted(p.name for p in (run / "state").iterdir()),
@@ -277,6 +291,30 @@ def observe(config: RunConfig, base: dict[str, Any], monkeypatch: pytest.MonkeyP
 
 def read(file: Path) -> str:
     return file.read_text() if file.exists() else ""
+
+
+def spy_on_grading(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    def watched(*arguments: Any) -> Any:
+        seen["graded_by"].add(threading.current_thread().name.split("_")[0])
+        return grade(*arguments)
+
+    grade = assemble_module.grade
+    monkeypatch.setattr(assemble_module, "grade", watched)
+
+
+def train_async(config: RunConfig, seen: Seen) -> RunResult:
+    """A run with an async function as its reward, the slow where a completion begins with a letter."""
+    running = 0
+
+    async def share(prompt: str, completion: str, answer: object) -> float:
+        nonlocal running
+        running += 1
+        seen["at_once"] = max(seen["at_once"], running)
+        await asyncio.sleep(0.3 if completion[:1].isalpha() else 0.005)
+        running -= 1
+        return sum(c.isdigit() for c in completion) / max(1, len(completion))
+
+    return surefoot.train(config, reward=share)
 
 
 def spy_on_forwards(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:

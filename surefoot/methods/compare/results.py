@@ -69,7 +69,7 @@ class RunRecord:
                 for record in self.timings
                 if record["step"] <= step
                 for name, value in record.items()
-                if name not in ("step", "evaluate") and not name.startswith("tokens_") and name != "flops"
+                if name not in ("step", "evaluate") and not name.startswith("tokens_")
             )
         )
 
@@ -265,6 +265,7 @@ def _spent(runs: Sequence[RunRecord]) -> dict[str, float]:
         "steps": _mean(step for _, step in pairs),
         "tokens": _mean(run.spent("tokens_generated", step) for run, step in pairs),
         "trained": _mean(run.spent("tokens_trained", step) for run, step in pairs),
+        "flops": _mean(sum(record.get("compute/flops", 0.0) for record in run.metrics) for run, _ in pairs),
         "seconds": _mean(run.seconds(step) for run, step in pairs),
         "cpu_seconds": _mean(run.line["cpu_seconds"] for run in runs),
     }

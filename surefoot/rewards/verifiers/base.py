@@ -25,10 +25,12 @@ class Verifier(ABC):
     Attributes:
         name: as in the configuration.
         about: what it compares, in one line.
+        threads: threads that may grade with it at once, see :class:`~surefoot.rewards.base.Reward`.
     """
 
     name: ClassVar[str]
     about: ClassVar[str]
+    threads: ClassVar[int] = 1
 
     @abstractmethod
     def verdict(self, completion: Completion) -> Score:
