@@ -23,8 +23,8 @@ class EvaluationConfig(Section):
 
     verifier: str = Field(
         "same",
-        description="what judges held-out samples: 'same' (the reward that is trained with), 'auto' (the task's own), or the name "
-        "of a verifier. One that the policy is not trained with shows whether it learned the task or a gap of the reward",
+        description="what judges held-out samples: 'same' (the reward that is trained with), 'auto' (the task's own), or the "
+        "name of a verifier. One that the policy is not trained with shows whether it learned the task or a gap of the reward",
     )
 
     def check(self) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -29,6 +29,8 @@ from surefoot.rewards.grade import is_right
 from surefoot.tasks.base import Task
 from surefoot.types import Prompt, Score
 
+Check = Callable[[Grader], Finding | None]
+
 OFFENDERS = 0.05
 """Share of gold answers that may fail to score full marks: a data set has a few that nobody can read."""
 COPIES_LOOKED_AT = 2000
@@ -41,7 +43,13 @@ QUICK = 1e-3  # seconds of a grading that surely started no process
 
 
 def audit_reward(
-    task: Task, reward: Reward, *, own: bool = False, prompts: int = 64, seconds: float | None = None
+    task: Task,
+    reward: Reward,
+    *,
+    own: bool = False,
+    prompts: int = 64,
+    seconds: float | None = None,
+    also: Sequence[Check] = (),
 ) -> AuditReport:
     """Grade right completions, paraphrases and exploits of some prompts, and say what is wrong with the reward.
 
@@ -52,6 +60,7 @@ def audit_reward(
         prompts: how many are looked at, spread evenly over the task's training and held-out prompts.
         seconds: time for gradings. None: as long as it takes. With a limit, a slow reward is asked about fewer prompts,
             or is left out with a note, and at most 2000 prompts of a part are compared for copies.
+        also: further checks of what was graded.
     """
     started = time.perf_counter()
     chosen = spread([*task.train, *task.heldout], prompts)
@@ -65,7 +74,7 @@ def audit_reward(
             if took > seconds / LEAST:
                 return AuditReport(task.name, reward.name, 0, (_too_slow(took, seconds), *about))
             chosen = spread(chosen, max(4, int(seconds / (took * TEXTS))))
-        findings = _graded(task, grader, chosen, own)
+        findings = _graded(task, grader, chosen, own, also)
     except RewardError as error:
         findings = [Finding("grading", "fail", f"the reward cannot grade: {error}")]
     return AuditReport(task.name, reward.name, len(grader.prompts), (*findings, *about))
@@ -123,7 +132,7 @@ class _Known:
     judges: bool
 
 
-def _graded(task: Task, grader: Grader, prompts: Sequence[Prompt], own: bool) -> list[Finding]:
+def _graded(task: Task, grader: Grader, prompts: Sequence[Prompt], own: bool, also: Sequence[Check]) -> list[Finding]:
     known = _gold(task, grader, prompts)
     asked = Asked(task, grader, prompts, known.right, own)
     findings = [known.finding]
@@ -134,7 +143,13 @@ def _graded(task: Task, grader: Grader, prompts: Sequence[Prompt], own: bool) ->
             findings.append(_order(known, asked))
     else:
         asked.try_all()
-    findings += [_says_anything(grader), grader.ungraded(), repeatable(grader), timing(grader)]
+    findings += [
+        _says_anything(grader),
+        grader.ungraded(),
+        repeatable(grader),
+        *(check(grader) for check in also),
+        timing(grader),
+    ]
     return [finding for finding in findings if finding is not None]
 
 

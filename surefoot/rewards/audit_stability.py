@@ -1,4 +1,8 @@
-"""Does a reward say the same twice: of the same batch, in another order, alone, and in another process?"""
+"""Does a reward say the same twice: of the same batch, in another order, and alone?
+
+Another verdict on the same answer is a fault. Another number alone can be meant (a judge that is sampled, a comparison
+within the batch), and is a warning.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ def repeatable(grader: Grader) -> Finding | None:
     first = grader.grade(cases, keep=False)
     again = grader.grade(cases, keep=False)
     if differ := different(cases, first, again):
-        verdicts = any(a.correct != b.correct or a.status != b.status for _, a, b in differ)
+        verdicts = any(a.correct != b.correct for _, a, b in differ)
         text = f"{counted(len(differ), cases, 'completions')} got another score when the same batch was graded again"
         return _found("warn" if not verdicts else "fail", text, differ)
     order = cases[::-1]

@@ -41,7 +41,7 @@ def audit_before(config: RunConfig, parts: Parts, folder: RunFolder, *, own: boo
     if failures and config.audit.before == "stop":
         raise RewardError(
             f"the reward '{report.reward}' failed its audit on the task '{report.task}': {'; '.join(failures)}. See "
-            "`surefoot audit` for examples and mend the reward or the data; or set audit.before = 'warn' to train with it as it is"
+            "`surefoot audit` for examples, and mend the reward or the data; or set audit.before = 'warn' to train all the same"
         )
     for finding in [*report.of("fail"), *report.of("warn")]:
         warnings.warn(f"audit of the reward '{report.reward}', {finding.check}: {finding.text}", stacklevel=2)
