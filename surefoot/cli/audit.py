@@ -119,7 +119,9 @@ def _short(text: Any, most: int = 24) -> str:
 def _verdict(report: AuditReport) -> str:
     failures, warnings = len(report.of("fail")), len(report.of("warn"))
     if failures:
-        return (
-            f"{failures} faults: a run with this reward would learn them. `surefoot train` stops here (audit.before)."
-        )
-    return f"No faults, {warnings} warnings." if warnings else "No faults."
+        return f"{_counted(failures, 'fault')}: `surefoot train` would stop here (audit.before)."
+    return f"No faults, {_counted(warnings, 'warning')}." if warnings else "No faults."
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

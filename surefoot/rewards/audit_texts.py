@@ -138,6 +138,7 @@ def attacks(prompt: Prompt, right: Written | None, others: Sequence[str], other_
         before = right.text[:cut]
         made.append(Attack("truncated", "end before the answer", False, (before,), Finish.LENGTH))
     if len(options := _options(prompt, gold)) > 1:
+        options = _around(options, gold)
         joined = (", ".join(options), " and ".join(options), "\n".join(options))
         texts = tuple(write(text) for text in joined for write in _writers(right))
         made.append(Attack("all choices", "name every choice", True, texts))
@@ -206,6 +207,14 @@ def _options(prompt: Prompt, gold: str) -> list[str]:
     if isinstance(given, Sequence) and not isinstance(given, (str, bytes)):
         return list("ABCDEFGHIJKLMNOPQRSTUVWXYZ"[: len(given)])
     return list("ABCD") if gold.strip().upper() in tuple("ABCD") else []
+
+
+def _around(options: Sequence[str], gold: str) -> list[str]:
+    """The choices with the gold one neither first nor last, where it is one of them (twice another one, if need be)."""
+    others = [option for option in options if option.casefold() != gold.strip().casefold()]
+    if len(others) == len(options):
+        return list(options)
+    return [others[0], gold.strip(), *(others[1:] or others)]
 
 
 def _writers(right: Written | None) -> list[Writer]:
