@@ -19,7 +19,7 @@ from statistics import fmean
 from surefoot.errors import RewardError
 from surefoot.rewards.audit_attacks import Asked, fooled_by, paraphrases
 from surefoot.rewards.audit_data import answers_in_prompts, copies
-from surefoot.rewards.audit_findings import AuditReport, Finding, counted, examples, gold_of
+from surefoot.rewards.audit_findings import AuditReport, Finding, Severity, counted, examples, gold_of
 from surefoot.rewards.audit_grading import Case, Grader, asks_model, duration, timing
 from surefoot.rewards.audit_stability import repeatable
 from surefoot.rewards.audit_texts import Written, writings
@@ -135,7 +135,7 @@ class _Known:
 def _graded(task: Task, grader: Grader, prompts: Sequence[Prompt], own: bool, also: Sequence[Check]) -> list[Finding]:
     known = _gold(task, grader, prompts)
     asked = Asked(task, grader, prompts, known.right, own)
-    findings = [known.finding]
+    findings: list[Finding | None] = [known.finding]
     if known.judges:
         findings += fooled_by(asked)
         if any(known.right):
@@ -193,7 +193,7 @@ def _verdict(offenders: list[tuple[Prompt, str, Score]], tried: int, liked: Coun
         return Finding(
             "gold", "ok", f"gold answers of all {tried} prompts score full marks, written as: {form}", (), numbers
         )
-    severity = "fail" if len(offenders) > OFFENDERS * tried else "warn"
+    severity: Severity = "fail" if len(offenders) > OFFENDERS * tried else "warn"
     text = (
         f"{counted(len(offenders), tried)} have a gold answer that scores no full marks in any form: the verifier does not fit "
         "these answers, or they are wrong or cannot be read"

@@ -59,7 +59,8 @@ def copies(task: Task, most: int | None = None) -> Finding:
     """
     train, heldout = list(task.train[:most]), list(task.heldout[:most])
     first: dict[str, Prompt] = {}
-    twice, contradict = [], []
+    twice: list[Prompt] = []
+    contradict: list[Prompt] = []
     for prompt in train:
         known = first.setdefault(problem_key(prompt), prompt)
         if known is not prompt:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.rewards.audit_findings import Example, Finding, counted, examples
+from surefoot.rewards.audit_findings import Example, Finding, Severity, counted, examples
 from surefoot.rewards.base import BrokenRewardError, Completion, Reward
 from surefoot.rewards.grade import grade
 from surefoot.types import Finish, Prompt, Score
@@ -79,7 +79,7 @@ class Grader:
         counts = Counter(str(score.status) for _, score in failed)
         which = ", ".join(f"{number} {status}" for status, number in sorted(counts.items()))
         text = f"{counted(len(failed), self.seen, 'completions')} could not be graded ({which}): a run leaves such samples out"
-        severity = "fail" if len(failed) == len(self.seen) else "warn"
+        severity: Severity = "fail" if len(failed) == len(self.seen) else "warn"
         shown = examples((case.prompt, case.text, score) for case, score in failed)
         return Finding("grading", severity, text, shown, dict(counts))
 
@@ -110,7 +110,7 @@ def timing(grader: Grader) -> Finding | None:
     slowest, case, score = max(took, key=lambda one: one[0])
     numbers = {"median": median, "p99": p99, "slowest": slowest, "gradings": len(took)}
     text = f"one grading takes {duration(median)} (median), {duration(p99)} (99th percentile of {len(took)})"
-    severity = "warn" if p99 > SLOW else "info"
+    severity: Severity = "warn" if p99 > SLOW else "info"
     return Finding("time", severity, text, (Example.of(case.prompt, case.text, score),), numbers)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from surefoot.rewards.audit_findings import Finding, counted, examples
+from surefoot.rewards.audit_findings import Finding, Severity, counted, examples
 from surefoot.rewards.audit_grading import Case, Grader
 from surefoot.types import Score
 
@@ -51,6 +51,6 @@ def different(cases: Sequence[Case], first: Sequence[Score], other: Sequence[Sco
     return [(c, a, b) for c, a, b in zip(cases, first, other, strict=True) if verdict(a) != verdict(b)]
 
 
-def _found(severity: str, text: str, differ: Sequence[tuple[Case, Score, Score]]) -> Finding:
+def _found(severity: Severity, text: str, differ: Sequence[tuple[Case, Score, Score]]) -> Finding:
     shown = examples((case.prompt, case.text, score) for case, _, score in differ)
-    return Finding("repeatable", severity, text, shown, {"different": len(differ)})  # type: ignore[arg-type]
+    return Finding("repeatable", severity, text, shown, {"different": len(differ)})

@@ -126,8 +126,8 @@ def test_the_python_interface_finds_a_leak_and_passes_an_honest_function():
         return completion.strip().split(" ")[-1] == answer
 
     assert surefoot.audit(TASK, reward=contains).failed
-    assert not surefoot.audit(TASK, reward=last_word, quick=True).failed
-    assert surefoot.audit(TASK, prompts=3, quick=True).prompts == 3
+    assert not surefoot.audit(TASK, reward=last_word, quick=True, audit__seconds=600).failed
+    assert surefoot.audit(TASK, prompts=3, quick=True, audit__seconds=600).prompts == 3
 
 
 def write_quiz(folder: Path) -> Path:
@@ -143,11 +143,27 @@ def test_the_command_says_what_it_found_and_ends_with_1(
     monkeypatch.setenv("COLUMNS", "80")
     quiz, config = write_quiz(tmp_path), tmp_path / "run.toml"
     config.write_text('[reward]\nverifier = "regex"\noptions = {pattern = ".+"}\n[task]\nheldout_share = 0.3\n')
-    assert run(["audit", str(config), "--task", str(quiz), "--quick"]) == 1
+    assert run(["audit", str(config), "--task", str(quiz), "--quick", "--audit.seconds", "600"]) == 1
     out = capsys.readouterr().out
     assert "fail  listing" in out and max(map(len, out.splitlines())) <= 80
     assert "11 faults" in out and "\n  " in out
-    assert run(["audit", str(quiz), "--task.heldout_share", "0.3", "--prompts", "4", "--json", "--quick"]) == 0
+    assert (
+        run(
+            [
+                "audit",
+                str(quiz),
+                "--task.heldout_share",
+                "0.3",
+                "--prompts",
+                "4",
+                "--json",
+                "--quick",
+                "--audit.seconds",
+                "600",
+            ]
+        )
+        == 0
+    )
     record = json.loads(capsys.readouterr().out)
     assert record["failed"] is False and record["prompts"] == 4 and record["reward"] == "number"
 

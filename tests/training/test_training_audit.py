@@ -28,19 +28,19 @@ def logs(folder: Path) -> list[str]:
 
 def test_a_leaky_reward_stops_a_run_before_it_has_a_folder(tmp_path: Path) -> None:
     with pytest.raises(RewardError, match=r"inside: .*audit\.before = 'warn'"):
-        train(tiny(tmp_path, audit={"before": "stop"}), reward=contains())
+        train(tiny(tmp_path, audit={"before": "stop", "seconds": 600}), reward=contains())
     assert not (tmp_path / "tiny").exists()
 
 
 def test_a_leaky_reward_is_a_warning_where_that_is_asked(tmp_path: Path) -> None:
-    config = tiny(tmp_path, audit={"before": "warn"}, train={"steps": 1})
+    config = tiny(tmp_path, audit={"before": "warn", "seconds": 600}, train={"steps": 1})
     with pytest.warns(UserWarning, match="audit of the reward .*listing"):
         folder = train(config, reward=contains()).folder
     assert json.loads((folder / "audit.json").read_text())["failed"] is True
 
 
 def test_a_run_is_the_same_with_and_without_an_audit(tmp_path: Path) -> None:
-    audited = train(tiny(tmp_path / "a", audit={"before": "stop"}), reward=digits_reward()).folder
+    audited = train(tiny(tmp_path / "a", audit={"before": "stop", "seconds": 600}), reward=digits_reward()).folder
     plain = train(tiny(tmp_path / "b"), reward=digits_reward()).folder
     assert logs(audited) == logs(plain)
     report = json.loads((audited / "audit.json").read_text())
@@ -51,14 +51,14 @@ def test_a_run_is_the_same_with_and_without_an_audit(tmp_path: Path) -> None:
 def test_the_verifier_of_the_task_passes_and_the_audit_is_not_repeated_on_a_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    train(tiny(tmp_path, audit={"before": "stop"}, train={"steps": 2}))
+    train(tiny(tmp_path, audit={"before": "stop", "seconds": 600}, train={"steps": 2}))
     before = (tmp_path / "tiny" / "audit.json").read_bytes()
 
     def never(*_: object, **__: object) -> None:
         raise AssertionError("audited again")
 
     monkeypatch.setattr(audit_module, "audit_reward", never)
-    result = train(tiny(tmp_path, audit={"before": "stop"}, train={"steps": 4}), resume=True)
+    result = train(tiny(tmp_path, audit={"before": "stop", "seconds": 600}, train={"steps": 4}), resume=True)
     assert result.summary["steps"] == 4 and (tmp_path / "tiny" / "audit.json").read_bytes() == before
 
 

@@ -192,9 +192,9 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "health.entropy_below": ("warnings", 2.0, {}),
     "health.mismatch_above": ("warnings", 0.0, {}),
     "health.reward_rise_above": ("warnings", 0.0, RISES),
-    "audit.before": ("error", "stop", {"reward": "leaky"}),
-    "audit.prompts": ("audited", 5, {"audit": {"before": "warn"}}),
-    "audit.seconds": ("audited", 1e-7, {"audit": {"before": "warn"}}),
+    "audit.before": ("error", "stop", {"reward": "leaky", "audit": {"seconds": 600}}),
+    "audit.prompts": ("audited", 5, {"audit": {"before": "warn", "seconds": 600}}),
+    "audit.seconds": ("audited", 1e-7, {"audit": {"before": "warn", "seconds": 600}}),
 }
 
 
