@@ -37,7 +37,7 @@ GREEDY_OFF = {"evaluation": {"temperature": 1.0, "samples": 4}}
 GRADED = {"grade": "verifier"}
 RISES = {
     "task": {"heldout_size": 40},
-    "evaluation": {"problems": 40},
+    "evaluation": {"problems": 40, "verifier": "auto"},
     "train": {"steps": 6},
     "optimiser": {"lr": 1e-2},
     "health": {"reward_rise_above": 1000.0},
