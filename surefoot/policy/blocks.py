@@ -58,6 +58,11 @@ class Block:
     window: int | None
     rotation: str
 
+    @property
+    def projections(self) -> tuple[Any, Any, Any]:
+        """Of queries, keys and values."""
+        return self.attention.q_proj, self.attention.k_proj, self.attention.v_proj
+
 
 @dataclass(frozen=True)
 class Blocks:

@@ -98,7 +98,7 @@ def own_decoder(base: Any, longest: int) -> OwnDecoder | None:
 
 def joined(block: Block) -> tuple[Tensor, Tensor | None]:
     """Weight [(H + 2 K) D, d] and bias of queries, keys and values, those of a rotated head in pairs (see :func:`pairs`)."""
-    projections = (block.attention.q_proj, block.attention.k_proj, block.attention.v_proj)
+    projections = block.projections
     order = _order(block, projections[0].weight.device)
     weight = torch.cat([projection.weight for projection in projections]).index_select(0, order)
     if projections[0].bias is None:
@@ -174,8 +174,14 @@ def _known(base: Any) -> bool:
     return base.config.get_text_config(decoder=True).model_type in PLAIN
 
 
-def plain(base: Any, blocks: Blocks) -> bool:
-    """Whether all parts are what they are called: linear maps and norms without adapters or hooks."""
+def plain(base: Any, blocks: Blocks, linear: tuple[type[nn.Module], ...] = (nn.Linear,)) -> bool:
+    """Whether all parts are what they are called: linear maps and norms without adapters or hooks.
+
+    Args:
+        base: the decoder of Transformers.
+        blocks: its layers.
+        linear: classes of linear maps that may stand behind the attention and in the feed-forward part.
+    """
     if not _known(base):
         return False
     weight = blocks.embedding.weight
@@ -185,11 +191,11 @@ def plain(base: Any, blocks: Blocks) -> bool:
         return False
     for block in blocks.layers:
         attention, mlp = block.attention, block.mlp
-        with_bias = (attention.q_proj, attention.k_proj, attention.v_proj)
-        linear = (attention.o_proj, mlp.gate_proj, mlp.up_proj, mlp.down_proj)
-        if any(type(part) is not nn.Linear for part in (*with_bias, *linear)):
+        with_bias = block.projections
+        without = (attention.o_proj, mlp.gate_proj, mlp.up_proj, mlp.down_proj)
+        if any(type(part) is not nn.Linear for part in with_bias) or any(type(part) not in linear for part in without):
             return False
-        if any(part.bias is not None for part in linear) or len({part.bias is None for part in with_bias}) > 1:
+        if any(part.bias is not None for part in without) or len({part.bias is None for part in with_bias}) > 1:
             return False
         if type(mlp.act_fn).__name__ not in ("SiLU", "SiLUActivation") or block.softcap is not None:
             return False

@@ -4,7 +4,8 @@ the denominators of the whole step beforehand."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -114,7 +115,7 @@ def longest_first(rows: list[Row], *, together: bool) -> None:
         rows.sort(key=lambda row: first[row.prompt])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Row:
     """A sample on its way into a micro-batch: ``mask``, ``advantage`` and ``weight`` are [T]."""
 
@@ -126,12 +127,12 @@ class Row:
     tokens: float
     group_tokens: float
 
-    @property
+    @cached_property
     def start(self) -> int:
         """Tokens before the first loss token."""
         return int(self.mask.argmax())
 
-    @property
+    @cached_property
     def prompt(self) -> bytes:
         """These tokens, for comparison."""
         return self.sample.ids[: self.start].tobytes()
@@ -154,11 +155,9 @@ class Extent:
     def plus(self, row: Row, *, share: bool) -> Extent:
         start = row.start if share else 0
         rest = max(self.longest_rest, len(row.sample) - start)
-        longer = replace(self, rows=self.rows + 1, longest_rest=rest)
         if not share or row.prompt == self.prompt:
-            return longer
-        longest = max(self.longest_prompt, start)
-        return replace(longer, prompts=self.prompts + 1, longest_prompt=longest, prompt=row.prompt)
+            return Extent(self.prompts, self.longest_prompt, self.rows + 1, rest, self.prompt)
+        return Extent(self.prompts + 1, max(self.longest_prompt, start), self.rows + 1, rest, row.prompt)
 
 
 def sharing_pays(rows: Sequence[Row]) -> bool:
@@ -175,15 +174,16 @@ def spread(
     values = np.asarray(given, dtype=np.float32)
     if values.ndim and values.shape != mask.shape:
         raise ValueError(f"{named(sample)}: {name} of shape {values.shape} for {len(mask)} tokens")
+    finite = np.isfinite(values).all() if values.ndim == 0 else np.isfinite(values[mask]).all()
     values = np.where(mask, values, np.float32(outside))
-    if not np.isfinite(values).all():
+    if not finite:
         raise ValueError(f"{named(sample)}: its {name} is not finite; leave invalid samples out")
     return values
 
 
 def refuse_greedy(rows: Sequence[Row]) -> None:
     for row in rows:
-        if not (row.sample.temperature[row.mask] > 0).all():
+        if row.sample.temperature.min() <= 0 and not (row.sample.temperature[row.mask] > 0).all():
             raise ValueError(
                 f"{named(row.sample)}: sampled greedily (temperature 0), which has no log-probability to train on"
             )

@@ -20,6 +20,11 @@ class RolloutConfig(Section):
     max_new_tokens: int = Field(64, gt=0, description="budget of a completion, its stop token included")
     max_batch_tokens: int = Field(65536, gt=0, description="key-value slots held at once; bounds the rows of a wave")
     stop: tuple[str, ...] = Field((), description="further single tokens that end a completion, as text")
+    repack: bool = Field(
+        True,
+        description="multiply with a copy of the weights in the processor's order while a call generates, where that is "
+        "faster (float32 on a CPU, wide models); false saves the copy's memory",
+    )
     quantise: Literal["none", "int8"] = Field(
         "none",
         description="'int8': sample from a copy of the weights rounded to 8 bits, faster for wide models on a CPU; the "

@@ -20,7 +20,8 @@ from surefoot.policy.blocks import Block, Blocks, read_blocks
 from surefoot.policy.head import HALF, Head, agrees, find_head
 from surefoot.policy.layout import decoder
 from surefoot.rollout.cache import PreallocatedCache, PreallocatedLayer, new_cache
-from surefoot.rollout.plain import Plain
+from surefoot.rollout.plain import Plain, added
+from surefoot.rollout.repack import repacked_head
 from surefoot.rollout.slots import Held, Slots, least_columns
 
 # No longer sequence is looked at when a decode step is proved.
@@ -33,12 +34,19 @@ class Decoder:
     Args:
         blocks: the model's layers.
         head: from the last hidden state to logits.
+        repack: whether the products that are joined here are repacked, see :mod:`surefoot.rollout.repack`.
     """
 
-    def __init__(self, blocks: Blocks, head: Head) -> None:
-        self.blocks, self.head = blocks, head
+    def __init__(self, blocks: Blocks, head: Head, *, repack: bool = False) -> None:
+        self.blocks, self.head, self.repack = blocks, head, repack
         self._angles: dict[str, tuple[Tensor, Tensor]] = {}
         self.plain: Plain | None = None
+
+    def on(self, model: Any, *, repack: bool = False) -> Decoder:
+        """This decoder on a copy of its model in which some layers are others."""
+        blocks = read_blocks(decoder(model))
+        assert blocks is not None
+        return Decoder(blocks, repacked_head(self.head, model), repack=repack)
 
     def begin(self, base: Any, length: int) -> None:
         """Look at the weights as they are now, before the first step of a call.
@@ -49,7 +57,7 @@ class Decoder:
         """
         # Under autocast a sum would be rounded with its products, and the residual stream with it.
         rounds = torch.is_autocast_enabled(self.blocks.embedding.weight.device.type)
-        self.plain = None if rounds else Plain.of(base, self.blocks, length)
+        self.plain = None if rounds else Plain.of(base, self.blocks, length, repack=self.repack)
 
     def admit(self, slots: Slots, cache: PreallocatedCache, lengths: Tensor, repeats: Tensor) -> None:
         """Take prompts over from the cache of a forward pass, see :meth:`Slots.admit`."""
@@ -97,7 +105,7 @@ class Decoder:
             keys[: len(ids), :, slots.column] = k
             values[: len(ids), :, slots.column] = v
             seen = attend(q, held, slots, columns, masks[block.window], 1.0, None)
-            x = torch.addmm(x, seen.reshape(len(ids), -1), block.attention.o_proj.weight.t())
+            x = added(x, seen.reshape(len(ids), -1), block.attention.o_proj)
             x = plain.feed_forward(block, x)
         return x
 
@@ -220,9 +228,9 @@ def find_decoder(model: Any) -> Decoder | None:
         return None
     made = Decoder(blocks, head)
     with torch.inference_mode():
-        right = _proved(model, made)
+        right = proved(model, made)
         made.begin(decoder(model), PROBE_LENGTH)
-        if right and (made.plain is None or _proved(model, made)):
+        if right and (made.plain is None or proved(model, made)):
             return made
     warnings.warn(
         f"{name}'s own forward gives other logits than the decode step for {model.config.model_type}: tokens are "
@@ -232,7 +240,8 @@ def find_decoder(model: Any) -> Decoder | None:
     return None
 
 
-def _proved(model: Any, made: Decoder) -> bool:
+def proved(model: Any, made: Decoder) -> bool:
+    """Whether a few decode steps give the logits of the model's own forward."""
     return all(agrees(ours, theirs) for ours, theirs in zip(*_probe(model, made), strict=True))
 
 

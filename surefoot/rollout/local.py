@@ -21,7 +21,6 @@ from transformers import PreTrainedModel
 
 from surefoot.errors import ConfigError, DataError, ModelError
 from surefoot.policy.autocast import Autocast, autocast
-from surefoot.policy.blocks import read_blocks
 from surefoot.policy.head import Head
 from surefoot.policy.layout import decoder
 from surefoot.rollout.cache import PreallocatedCache
@@ -29,7 +28,9 @@ from surefoot.rollout.decode import Decoder, find_decoder
 from surefoot.rollout.engine import Finished, Request, Sampling, check_budget
 from surefoot.rollout.forward import Forward
 from surefoot.rollout.made import Made
+from surefoot.rollout.passes import repacked_passes, repacking_agrees
 from surefoot.rollout.quantise import quantised
+from surefoot.rollout.repack import pays
 from surefoot.rollout.rows import Rows
 from surefoot.rollout.sampling import Draw, draw
 from surefoot.rollout.slots import Slots
@@ -55,6 +56,8 @@ class LocalEngine:
             weights (``model.head_float32``), logits are made by it from the hidden states; otherwise by the model.
         own_steps: whether to use the decode step for the model's architecture where there is one.
         quantise: whether to sample from a copy that is rounded to 8 bits, see :mod:`surefoot.rollout.quantise`.
+        repack: whether calls that make many tokens multiply with repacked weights where they are faster (float32 on a
+            CPU), see :mod:`surefoot.rollout.repack`.
         autocast: what the model's passes run in, that of the trainer (``model.autocast``).
 
     Attributes:
@@ -73,6 +76,7 @@ class LocalEngine:
         head: Head | None = None,
         own_steps: bool = True,
         quantise: bool = False,
+        repack: bool = True,
         autocast: Autocast = "off",
     ) -> None:
         self.model = model
@@ -85,6 +89,7 @@ class LocalEngine:
         self._context: int | None = getattr(text, "max_position_embeddings", None)
         with _evaluating(model):
             self.decoder: Decoder | None = find_decoder(model) if own_steps else None
+            self._repack = repack and autocast == "off" and repacking_agrees(model, self.decoder)
         self._quantise = quantise
         self._autocast: Autocast = autocast
         self._rounded: tuple[int, int] | None = None  # the version of the rounded copy, and of its tensors
@@ -114,7 +119,7 @@ class LocalEngine:
             self._round()
         # One context around all steps: the weights are rounded once for them.
         within = autocast(self._autocast, self.model.device)
-        with torch.inference_mode(), _evaluating(self.model), within:
+        with torch.inference_mode(), _evaluating(self.model), within, self._repacked(requests):
             # The float32 copy of the head's weights is made once for all steps, and forgotten with the weights.
             head = self.head.widened() if self.head is not None and self.head.widens else None
             refill = self.decoder is not None
@@ -140,10 +145,22 @@ class LocalEngine:
             model = quantised(self.model)
         self._forward = Forward(model)
         if self.decoder is not None:  # proved on the weights as they are; rounding would hide a small difference
-            blocks = read_blocks(decoder(model))
-            assert blocks is not None
-            self.decoder = Decoder(blocks, self.decoder.head)
+            self.decoder = self.decoder.on(model)
         self._rounded = now
+
+    @contextmanager
+    def _repacked(self, requests: Sequence[Request]) -> Iterator[None]:
+        """Repacked weights for a call, where they pay."""
+        if not (self._repack and pays(requests)):
+            yield
+            return
+        before = self._forward, self.decoder
+        try:
+            model, self.decoder = repacked_passes(self._forward.model, self.decoder)
+            self._forward = Forward(model)
+            yield
+        finally:
+            self._forward, self.decoder = before
 
     def _check(self, request: Request) -> None:
         length, budget = len(request.prompt_ids), request.sampling.max_new_tokens

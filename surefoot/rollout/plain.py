@@ -6,16 +6,19 @@ head that are rotated against each other lie side by side. Keys in the cache lie
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from surefoot.policy.blocks import Block, Blocks
 from surefoot.policy.fused import inverse_rms
 from surefoot.policy.own_decoder import joined, pairs, plain, turns_of
+from surefoot.rollout.repack import RepackedLinear, large
 
 
 @dataclass(frozen=True)
@@ -25,26 +28,39 @@ class Plain:
     Attributes:
         base: the decoder of Transformers.
         blocks: its layers.
-        joined: for each layer, weight and bias of queries, keys and values.
+        joined: for each layer, the product that makes queries, keys and values.
         turns: [length, (H + K) D / 2] complex, by position.
     """
 
     base: Any
     blocks: Blocks
-    joined: tuple[tuple[Tensor, Tensor | None], ...]
+    joined: tuple[Callable[[Tensor], Tensor], ...]
     turns: Tensor
 
     @classmethod
-    def of(cls, base: Any, blocks: Blocks, length: int) -> Plain | None:
-        """For sequences of this length; None where the layers are not plain, or have norms for their heads."""
-        if not plain(base, blocks) or any(block.q_norm is not None for block in blocks.layers):
+    def of(cls, base: Any, blocks: Blocks, length: int, *, repack: bool = False) -> Plain | None:
+        """For sequences of this length; None where the layers are not plain, or have norms for their heads.
+
+        Args:
+            base: the decoder of Transformers.
+            blocks: its layers.
+            length: of the longest sequence.
+            repack: whether large products are repacked, see :mod:`surefoot.rollout.repack`.
+        """
+        if not cls.fits(base, blocks):
             return None
-        return cls(base, blocks, tuple(joined(block) for block in blocks.layers), turns_of(blocks, length))
+        return cls(base, blocks, tuple(_joined(block, repack) for block in blocks.layers), turns_of(blocks, length))
+
+    @staticmethod
+    def fits(base: Any, blocks: Blocks) -> bool:
+        """Whether the layers are plain ones."""
+        without_norms = all(block.q_norm is None for block in blocks.layers)
+        return without_norms and plain(base, blocks, (nn.Linear, RepackedLinear))
 
     def heads(self, layer: int, x: Tensor, turns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [n, K, r, D], with the factor of the scores in them, keys and values [n, K, D] of tokens [n, d]."""
-        block, (weight, bias) = self.blocks.layers[layer], self.joined[layer]
-        made = functional.linear(_normed(block.before_attention, x), weight, bias)
+        block = self.blocks.layers[layer]
+        made = self.joined[layer](_normed(block.before_attention, x))
         n, rotated = len(x), (block.heads + block.kv_heads) * block.width
         torch.view_as_complex(made[:, :rotated].unflatten(1, (-1, 2))).mul_(turns)
         every = made.view(n, -1, block.width)
@@ -55,15 +71,29 @@ class Plain:
     def feed_forward(block: Block, x: Tensor) -> Tensor:
         """x + what the feed-forward part makes of it."""
         normed, mlp = _normed(block.before_mlp, x), block.mlp
-        gate = functional.silu(functional.linear(normed, mlp.gate_proj.weight), inplace=True)
-        gate.mul_(functional.linear(normed, mlp.up_proj.weight))
-        return torch.addmm(x, gate, mlp.down_proj.weight.t())
+        gate = functional.silu(mlp.gate_proj(normed), inplace=True).mul_(mlp.up_proj(normed))
+        return added(x, gate, mlp.down_proj)
 
     @staticmethod
     def in_pairs(prompts: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
         """Keys and values [g, K, P, D] of prompts with their keys in pairs."""
         order = pairs(prompts[0][0].shape[-1], prompts[0][0].device)
         return [(keys.index_select(-1, order), values) for keys, values in prompts]
+
+
+def added(x: Tensor, part: Tensor, linear: nn.Module) -> Tensor:
+    """x + the product of ``part`` with the weight of a layer without bias."""
+    if isinstance(linear, nn.Linear):
+        return torch.addmm(x, part, linear.weight.t())
+    made: Tensor = linear(part)
+    return made.add_(x)
+
+
+def _joined(block: Block, repack: bool) -> Callable[[Tensor], Tensor]:
+    weight, bias = joined(block)
+    if repack and large(weight):
+        return RepackedLinear(weight, bias)
+    return partial(functional.linear, weight=weight, bias=bias)
 
 
 def _normed(norm: Any, x: Tensor) -> Tensor:

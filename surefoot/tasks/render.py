@@ -147,7 +147,8 @@ class Renderer:
 
     def _text(self, ids: np.ndarray, places: np.ndarray) -> str:
         """Tokens [n] as text, with a line break wherever their ``places`` [n] in the sequence are not adjacent."""
-        runs = np.split(ids, np.flatnonzero(np.diff(places) > 1) + 1)
+        breaks = np.flatnonzero(np.diff(places) > 1) + 1
+        runs = np.split(ids, breaks) if len(breaks) else [ids]
         return "\n".join(
             self.tokenizer.decode(run.tolist(), skip_special_tokens=True, clean_up_tokenization_spaces=False)
             for run in runs

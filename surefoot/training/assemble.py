@@ -119,6 +119,7 @@ def assemble(config: RunConfig | SftConfig, *, task: Task | None = None, reward:
         max_batch_tokens=rollout.max_batch_tokens,
         head=head,
         quantise=rollout.quantise == "int8",
+        repack=rollout.repack,
         autocast=policy.config.autocast,
     )
     check_sampling(engine, sampling)

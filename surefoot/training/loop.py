@@ -22,6 +22,7 @@ from surefoot.rewards.base import Reward, notes_of
 from surefoot.rewards.compose import Composed
 from surefoot.tasks.base import Task
 from surefoot.tasks.check import check_trainable
+from surefoot.training.allocator import keep_freed_memory, objects_at_rest
 from surefoot.training.assemble import Parts, assemble
 from surefoot.training.audit import audit_before
 from surefoot.training.budget import measure_cost, parameters
@@ -82,6 +83,7 @@ def train(
         SurefootError: any mistake in the configuration, the data, the model or the reward, before the first step;
             NonFiniteError when the weights have gone bad.
     """
+    keep_freed_memory()
     if isinstance(reward, Composed):
         config = config.model_copy(update={"algorithm": with_parts(config.algorithm, reward.parts)})
     set_threads(config.train.threads, before=recorded(run_path(config)) if resume else None)
@@ -125,7 +127,7 @@ def _run(
     clock = Clock()
     task = parts.task
     source = PromptSource(learner.algorithm.prompts, task.train, config.seed, state, task.weights)
-    with Journal(config, folder, parts, state, clock, watch) as journal:
+    with Journal(config, folder, parts, state, clock, watch) as journal, objects_at_rest():
         if not journal.evaluations:
             journal.evaluate()
         size = parameters(parts.policy.model)

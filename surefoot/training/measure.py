@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -23,9 +23,12 @@ def measure_batch(rollouts: Rollouts, batch: Batch) -> StepReport:
     """
     report = StepReport()
     groups = rollouts.everything
+    samples = [sample for group in groups for sample in group.samples]
+    scores = [score for group in groups for score in group.scores]
+    _measure_samples(samples, report)
+    _measure_scores(samples, scores, report)
     for group in groups:
-        for sample, score in zip(group.samples, group.scores, strict=True):
-            _measure_sample(sample, score, report)
+        for score in group.scores:
             _measure_part(group.prompt, score, report)
     for group in groups:
         valid = [score for score in group.scores if score.valid]
@@ -45,32 +48,39 @@ def measure_batch(rollouts: Rollouts, batch: Batch) -> StepReport:
     return report
 
 
-def _measure_sample(sample: Sample, score: Score, report: StepReport) -> None:
-    cut = sample.finish == Finish.LENGTH
-    report.add("reward/ungraded", not score.valid)
-    report.add("reward/no_answer", score.status == "no_answer")
-    report.add("length/mean", sample.length)
-    report.add("length/truncated", cut)
-    report.add("length/interrupted", bool((sample.origin == int(Origin.INJECTED)).any()))
-    report.total("tokens/generated", sample.length)
-    # Minus the mean log-probability of sampled tokens estimates the entropy of what was sampled from.
-    logp = sample.logp_behaviour[sample.mask]
-    logp = logp[np.isfinite(logp)]
-    report.add("rollout/entropy", -float(logp.sum()), len(logp))
-    for name, part in score.parts.items():
-        report.add(f"part_failed/{name}", part.status in FAILED)
-    if not score.valid:
+def _measure_samples(samples: Sequence[Sample], report: StepReport) -> None:
+    if not samples:
         return
-    for name, part in score.parts.items():
-        report.add(f"part_counts/{name}", part.counts)
-    report.add("reward/mean", score.total)
-    report.add("reward/steps", len(score.steps))
-    for name, value in score.components.items():
-        if math.isfinite(value):
-            report.add(f"component/{name}", value)
-    right = is_right(score)
-    report.add("reward/correct", right)
-    report.add("length/right" if right else "length/wrong", sample.length)
+    generated, count = sum(sample.length for sample in samples), len(samples)
+    injected = sum(bool((sample.origin == int(Origin.INJECTED)).any()) for sample in samples)
+    report.add("length/mean", generated, count)
+    report.add("length/truncated", sum(sample.finish == Finish.LENGTH for sample in samples), count)
+    report.add("length/interrupted", injected, count)
+    report.total("tokens/generated", generated)
+    # Minus the mean log-probability of sampled tokens estimates the entropy of what was sampled from.
+    logp = np.concatenate([sample.logp_behaviour[sample.mask] for sample in samples])
+    logp = logp[np.isfinite(logp)]
+    report.add("rollout/entropy", -float(logp.sum(dtype=np.float64)), len(logp))
+
+
+def _measure_scores(samples: Sequence[Sample], scores: Sequence[Score], report: StepReport) -> None:
+    for sample, score in zip(samples, scores, strict=True):
+        report.add("reward/ungraded", not score.valid)
+        report.add("reward/no_answer", score.status == "no_answer")
+        for name, part in score.parts.items():
+            report.add(f"part_failed/{name}", part.status in FAILED)
+        if not score.valid:
+            continue
+        for name, part in score.parts.items():
+            report.add(f"part_counts/{name}", part.counts)
+        report.add("reward/mean", score.total)
+        report.add("reward/steps", len(score.steps))
+        for name, value in score.components.items():
+            if math.isfinite(value):
+                report.add(f"component/{name}", value)
+        right = is_right(score)
+        report.add("reward/correct", right)
+        report.add("length/right" if right else "length/wrong", sample.length)
 
 
 def _measure_part(prompt: Prompt, score: Score, report: StepReport) -> None:

@@ -29,6 +29,7 @@ from surefoot.seeds import derive
 from surefoot.tasks.base import Task
 from surefoot.tasks.check import check_trainable
 from surefoot.tasks.cursor import make_cursor
+from surefoot.training.allocator import keep_freed_memory
 from surefoot.training.assemble import Parts, assemble
 from surefoot.training.config import SftConfig
 from surefoot.training.folder import RunFolder, environment, run_path
@@ -75,6 +76,7 @@ def sft(
         DataError: the task has no demonstrations.
         SurefootError: any other mistake in the configuration, the data or the model.
     """
+    keep_freed_memory()
     set_threads(config.threads)
     config.evaluation.check()
     parts = assemble(config, task=task, reward=reward)

@@ -5,8 +5,9 @@ follows from the word after the fence:
 
 ========  ========================================================================================================
 python    executed; the blocks of a page share their names
-toml      validated as the configuration of a run; ``toml sft`` as one of ``surefoot sft``; ``toml name.toml`` is kept
-          in that file for the blocks after it
+toml      validated as the configuration of a run; ``toml sft`` as one of ``surefoot sft``, ``toml experiment`` as one of
+          ``surefoot compare``; ``toml name.toml`` is kept in that file for the blocks after it
+csv       every line must have as many cells as the first; ``csv name.csv`` is written to that file
 jsonl     every line must be JSON; ``jsonl name.jsonl`` is written to that file
 json      must be JSON
 bash      ``surefoot`` lines run, ``make`` lines must name a target, ``pip install`` lines extras that exist
@@ -18,6 +19,7 @@ A block under the comment ``<!-- slow -->`` runs in the slow suite only.
 
 from __future__ import annotations
 
+import csv
 import doctest
 import importlib
 import json
@@ -39,13 +41,14 @@ import pytest
 import surefoot
 from surefoot.cli.main import run
 from surefoot.config import validate
+from surefoot.methods.compare.experiment import make_experiment
 from surefoot.training.config import RunConfig, SftConfig
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = [page for page in (REPOSITORY / "README.md", REPOSITORY / "README.zh-CN.md") if page.exists()] + sorted(
     (REPOSITORY / "docs").glob("*.md")
 )
-LANGUAGES = ("python", "toml", "jsonl", "json", "bash", "text")
+LANGUAGES = ("python", "toml", "jsonl", "json", "csv", "bash", "text")
 SHARED = ("examples", "benchmarks", "docs")
 SLOW = "<!-- slow -->"
 FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)$")
@@ -127,13 +130,20 @@ class Reader:
         exec(compile("\n" * block.line + block.code, block.page, "exec"), self.names)
 
     def _toml(self, block: Block) -> None:
-        validate(SftConfig if "sft" in block.info else RunConfig, tomllib.loads(block.code))
+        values = tomllib.loads(block.code)
+        if "experiment" in block.info:
+            make_experiment(values)
+        else:
+            validate(SftConfig if "sft" in block.info else RunConfig, values)
 
     def _json(self, block: Block) -> None:
         json.loads(block.code)
 
     def _jsonl(self, block: Block) -> None:
         assert all(isinstance(json.loads(line), dict) for line in block.code.splitlines())
+
+    def _csv(self, block: Block) -> None:
+        assert len({len(row) for row in csv.reader(block.code.splitlines())}) == 1
 
     def _bash(self, block: Block) -> None:
         for line in block.code.replace("\\\n", " ").splitlines():

@@ -18,6 +18,8 @@ import surefoot
 from surefoot.config import keys, merge, nested, validate
 from surefoot.errors import SurefootError
 from surefoot.policy import compile as compile_module
+from surefoot.rollout import local as local_module
+from surefoot.rollout import repack as repack_module
 from surefoot.training import assemble as assemble_module
 from surefoot.training import learner as learner_module
 from surefoot.training.config import RunConfig, SftConfig
@@ -124,6 +126,7 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "rollout.max_new_tokens": ("metrics", 4, {}),
     "rollout.max_batch_tokens": ("forwards", 60, {}),
     "rollout.stop": ("finishes", ["1", "2", "3", "a", "b", "c", "d", "e", "f"], {"rollout": {"max_new_tokens": 20}}),
+    "rollout.repack": ("repacked", False, {"wide": True, "rollout": {"max_new_tokens": 20}}),
     "rollout.quantise": ("metrics", "int8", {}),
     "algorithm.preset": ("weights", "dr_grpo", {}),
     "algorithm.name": ("card", "mine", {}),
@@ -248,10 +251,20 @@ def fill(value: Any, material: dict[str, str]) -> Any:
 def observe(config: RunConfig, base: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Seen:
     """Run and look at everything that a key could change."""
     seen: Seen = {"micro_batches": 0, "forwards": 0, "layout": set(), "layers": 0, "tracked": []}
-    seen |= {"logit_rows": 0, "logit_products": 0, "compiled": 0, "said": [], "graded_by": set(), "at_once": 0}
+    seen |= {
+        "logit_rows": 0,
+        "logit_products": 0,
+        "compiled": 0,
+        "repacked": 0,
+        "said": [],
+        "graded_by": set(),
+        "at_once": 0,
+    }
     spy_on_grading(seen, monkeypatch)
     spy_on_forwards(seen, monkeypatch)
     spy_on_trackers(seen, monkeypatch)
+    if base.get("wide"):
+        monkeypatch.setattr(repack_module, "LEAST_WEIGHTS", 0)
     reward = None if base.get("grade") == "verifier" else digits_reward()
     if base.get("reward") == "equal":
         from surefoot.rewards.functions import as_reward
@@ -364,8 +377,15 @@ def spy_on_forwards(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
         seen["compiled"] += 1
         return compile_module._plain
 
+    passes = local_module.repacked_passes
+
+    def repacked(*given: Any) -> Any:
+        seen["repacked"] += 1
+        return passes(*given)
+
     from surefoot.training import loop as loop_module
 
+    monkeypatch.setattr(local_module, "repacked_passes", repacked)
     monkeypatch.setattr(compile_module, "_runner", plain)
     real_build = loop_module.assemble
     monkeypatch.setattr(loop_module, "assemble", built)

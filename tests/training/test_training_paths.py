@@ -175,7 +175,7 @@ def test_the_old_policy_is_read_only_where_the_first_step_does_not_show_it(
         rows.append(len(samples))
         return real(policy, samples, **how)
 
-    def everything(self: Learner, batch: Any, streams: Any, step: int) -> Any:
+    def everything(self: Learner, batch: Any, streams: Any, step: int, report: Any) -> Any:
         limit = self.config.train.micro_batch_tokens
         return real(self.policy, batch.samples, max_tokens=limit, layout=self.layout)[0]
 
