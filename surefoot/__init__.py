@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from surefoot.algorithms import presets
     from surefoot.algorithms.algorithm import Algorithm
-    from surefoot.api import evaluate, sft, train
+    from surefoot.api import audit, evaluate, sft, train
     from surefoot.errors import SurefootError
     from surefoot.rewards.base import Completion, Reward
     from surefoot.tasks.base import Task
@@ -29,6 +29,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "presets": "surefoot.algorithms",
     "Algorithm": "surefoot.algorithms.algorithm",
+    "audit": "surefoot.api",
     "evaluate": "surefoot.api",
     "sft": "surefoot.api",
     "train": "surefoot.api",
@@ -61,6 +62,7 @@ __all__ = [
     "SurefootError",
     "Task",
     "__version__",
+    "audit",
     "evaluate",
     "presets",
     "sft",

@@ -22,6 +22,7 @@ from surefoot.errors import ConfigError, SurefootError
 from surefoot.evaluation.evaluate import Evaluation
 from surefoot.report.page import write_report
 from surefoot.rewards.asynchronous import Limits
+from surefoot.rewards.audit_findings import AuditReport
 from surefoot.rewards.base import Reward
 from surefoot.rewards.functions import as_reward
 from surefoot.tasks.base import Task
@@ -132,6 +133,45 @@ def evaluate(
         settings = configure(RunConfig, settings, {"evaluation__temperature": 1.0})
     set_threads(settings.train.threads)
     return assemble(settings, task=problems, reward=_reward(grader, settings)).evaluate(settings)
+
+
+def audit(
+    task: Task | str | Path | Mapping[str, Any] | None = None,
+    config: Config = None,
+    *,
+    reward: Any = None,
+    model: str | Path | None = None,
+    samples: int = 8,
+    prompts: int = 64,
+    quick: bool = False,
+    **options: Any,
+) -> AuditReport:
+    """Find out whether a reward can be fooled and whether it knows what is right; print ``report.record()``, or one finding.
+
+    Args:
+        task: a :class:`Task`; a name, a data file or a mapping sets the section.
+        config: as for :func:`train`; the sections task and reward are read, and with a model also rollout.
+        reward: what is audited, in any form that :func:`train` takes; the configuration's where None.
+        model: a Hugging Face folder or name that is sampled, to see how its rewards spread; None samples none.
+        samples: of each prompt.
+        prompts: how many are looked at.
+        quick: only what a run looks at before its first step.
+        options: as for :func:`train`.
+
+    Raises:
+        SurefootError: any mistake in the configuration, the data, the model or the reward.
+    """
+    from surefoot.methods.audit import audit as look
+
+    grader, options = _split("reward", reward, options)
+    problems, options = _split("task", task, options, as_task)
+    if model is not None:
+        options["model__path"] = str(model)
+    settings = configure(RunConfig, config, options)
+    judge = _reward(grader, settings)
+    return look(
+        settings, task=problems, reward=judge, model=model is not None, samples=samples, prompts=prompts, quick=quick
+    )
 
 
 def configure(schema: type[S], config: Config = None, options: Mapping[str, Any] | None = None) -> S:

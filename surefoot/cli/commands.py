@@ -23,6 +23,7 @@ EPILOGS = {
     "train": KEYS.format("--optimiser.lr 1e-4 --track.tensorboard true"),
     "sft": KEYS.format("--steps 300 --optimiser.lr 1e-3"),
     "evaluate": KEYS.format("--evaluation.problems 500 --task.options.digits 3"),
+    "audit": KEYS.format("--task.options.digits 3 --reward.verifier number"),
     "cards": KEYS.format("--algorithm.aggregation token_mean --algorithm.kl none"),
     "compare": KEYS.format("--seeds 3 --base.train.steps 20"),
     "doctor": KEYS.format("--model.path FOLDER --task.name addition"),

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from surefoot import __version__
-from surefoot.cli import commands, experiments, options
+from surefoot.cli import audit, commands, experiments, options
 from surefoot.cli.output import forgiving_output
 from surefoot.errors import SurefootError
 from surefoot.training.threads import wait_passively
@@ -45,6 +45,7 @@ for command in (
     commands.train,
     commands.sft,
     commands.evaluate,
+    audit.audit,
     commands.doctor,
     commands.cards,
     experiments.compare,

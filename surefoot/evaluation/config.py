@@ -21,6 +21,12 @@ class EvaluationConfig(Section):
     seed: int = Field(0, description="seed of the evaluation's sampling and of the bootstrap")
     confidence: float = Field(0.95, gt=0, lt=1, description="level of the intervals")
 
+    verifier: str = Field(
+        "same",
+        description="what judges held-out samples: 'same' (the reward that is trained with), 'auto' (the task's own), or the "
+        "name of a verifier. One that the policy is not trained with shows whether it learned the task or a gap of the reward",
+    )
+
     def check(self) -> None:
         """Refuse what would measure nothing.
 

@@ -12,6 +12,7 @@ from surefoot.errors import DataError, RewardError
 from surefoot.evaluation.config import EvaluationConfig
 from surefoot.evaluation.intervals import Interval, mean_interval
 from surefoot.evaluation.passk import ladder, pass_at_k
+from surefoot.rewards.grade import is_right
 from surefoot.rollout.engine import Engine, Interruption, Request, Sampling
 from surefoot.seeds import derive
 from surefoot.tasks.build import fingerprint
@@ -19,8 +20,6 @@ from surefoot.types import Finish, Prompt, Sample, Score, Status
 
 Problem = tuple[Prompt, np.ndarray]
 Grader = Callable[[Sequence[tuple[Prompt, Sample]]], list[Score]]
-
-FULL_MARKS = 1.0
 
 
 @dataclass(frozen=True)
@@ -195,13 +194,3 @@ def summarise(
         scores=tuple(scores),
         confidence=confidence,
     )
-
-
-def is_right(score: Score) -> bool:
-    """Whether a sample counts as right: what the reward says; where it does not say, whether it gives full marks (1).
-
-    A sample that could not be graded is wrong.
-    """
-    if not score.valid:
-        return False
-    return score.total >= FULL_MARKS if score.correct is None else score.correct

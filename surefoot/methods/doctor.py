@@ -285,6 +285,7 @@ def _idle(config: RunConfig, folder: str, steps: int) -> RunConfig:
         "evaluation": {"every": 0, "problems": 1, "samples": 1, "temperature": 0.0},
         "checkpoint": {"every": 0, "keep_best": False},
         "track": {"tensorboard": False, "wandb": False, "trackio": False, "samples_per_step": 0},
+        "audit": {"before": "off"},
         "health": {"truncated_above": 1.0, "entropy_below": 0.0, "mismatch_above": 1e9},
     }
     return validate(RunConfig, merge(config.model_dump(), small))

@@ -47,6 +47,7 @@ class RewardModel:
     """
 
     name = NAME
+    asks_model = True
     threads = 0  # on the device that the policy is sampled on
 
     def __init__(self, config: RewardModelConfig, device: torch.device) -> None:

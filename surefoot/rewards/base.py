@@ -40,12 +40,14 @@ class Completion:
 class Reward(Protocol):
     """What every reward does.
 
-    Two further members are read where a reward has them:
+    Three further members are read where a reward has them:
 
     ``threads: int``
         how many threads may call ``score`` at once. Such a reward is called from background threads, group by group,
         while later groups are still being sampled. 0, or nothing said: only the thread that trains calls it, with all
         completions of a rollout batch at once.
+    ``asks_model: bool``
+        whether a grading asks a model and costs something, so that nothing is graded but what a run needs.
     ``take_notes() -> StepReport``
         what it counted since it was last asked (requests, tokens), for the metrics of the step.
     """

@@ -16,6 +16,19 @@ LARGEST = 1e15
 """Rewards of a larger magnitude are invalid: sums of squares and float32 advantages of a batch must stay finite."""
 
 
+FULL_MARKS = 1.0
+
+
+def is_right(score: Score) -> bool:
+    """Whether a sample counts as right: what the reward says; where it does not say, whether it gives full marks (1).
+
+    A sample that could not be graded is wrong.
+    """
+    if not score.valid:
+        return False
+    return score.total >= FULL_MARKS if score.correct is None else score.correct
+
+
 def grade(reward: Reward, completions: Sequence[Completion]) -> list[Score]:
     """One score per completion, in order, in plain Python values.
 

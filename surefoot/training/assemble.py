@@ -16,6 +16,7 @@ from surefoot.policy.loading import Policy, load_policy
 from surefoot.policy.reward_model import make_reward_model
 from surefoot.rewards.base import Completion, Reward
 from surefoot.rewards.build import build_reward
+from surefoot.rewards.config import RewardConfig
 from surefoot.rewards.grade import grade
 from surefoot.rollout.engine import Engine, Interruption, Sampling, check_sampling
 from surefoot.rollout.local import LocalEngine
@@ -28,18 +29,25 @@ from surefoot.types import Prompt, Sample, Score
 
 @dataclass(frozen=True)
 class Parts:
-    """What rollouts and evaluations need: the policy and its engine, the task, its wording and its reward."""
+    """What rollouts and evaluations need: the policy and its engine, the task, its wording, its reward, and what judges
+    held-out samples (the same reward, unless ``evaluation.verifier`` names another)."""
 
     policy: Policy
     engine: Engine
     task: Task
     renderer: Renderer
     reward: Reward
+    judge: Reward
     sampling: Sampling
     heldout: tuple[tuple[Prompt, np.ndarray], ...]
 
-    def grade(self, items: Sequence[tuple[Prompt, Sample]], *, step: int = 0, steps: int = 0) -> list[Score]:
-        """Score samples by the text of their completions; ``step`` of ``steps`` is the rollout batch they are for."""
+    def grade(
+        self, items: Sequence[tuple[Prompt, Sample]], *, step: int = 0, steps: int = 0, by: Reward | None = None
+    ) -> list[Score]:
+        """Score samples by the text of their completions; ``step`` of ``steps`` is the rollout batch they are for.
+
+        ``by`` grades them instead of the reward.
+        """
         opens = OPEN if self.renderer.opens_thought else ""
         completions = [
             Completion(
@@ -54,7 +62,7 @@ class Parts:
             )
             for prompt, sample in items
         ]
-        scores = grade(self.reward, completions)
+        scores = grade(by or self.reward, completions)
         return [self._place_steps(sample, score) for (_, sample), score in zip(items, scores, strict=True)]
 
     def _place_steps(self, sample: Sample, score: Score) -> Score:
@@ -70,7 +78,7 @@ class Parts:
         return evaluate(
             self.engine,
             self.heldout,
-            partial(self.grade, step=step, steps=steps),
+            partial(self.grade, step=step, steps=steps, by=self.judge),
             config.evaluation,
             max_new_tokens=self.sampling.max_new_tokens,
             stop_ids=self.sampling.stop_ids,
@@ -116,12 +124,16 @@ def assemble(config: RunConfig | SftConfig, *, task: Task | None = None, reward:
     )
     check_sampling(engine, sampling)
     problems = task.heldout[: config.evaluation.problems]
+    makers = {"model": partial(make_reward_model, device=policy.device)}
+    reward = reward or build_reward(config.reward, task, makers)
+    verifier = config.evaluation.verifier
     return Parts(
         policy=policy,
         engine=engine,
         task=task,
         renderer=renderer,
-        reward=reward or build_reward(config.reward, task, {"model": partial(make_reward_model, device=policy.device)}),
+        reward=reward,
+        judge=reward if verifier == "same" else build_reward(RewardConfig(verifier=verifier), task, makers),
         sampling=sampling,
         heldout=tuple((prompt, renderer.ids(prompt)) for prompt in problems),
     )

@@ -12,8 +12,8 @@ from torch import Tensor
 from surefoot.algorithms.algorithm import Algorithm
 from surefoot.algorithms.returns import after_baseline
 from surefoot.algorithms.table import RewardTable, StepTable
-from surefoot.evaluation.evaluate import is_right
 from surefoot.policy.packing import loss_mask
+from surefoot.rewards.grade import is_right
 from surefoot.training.streams import RowValues, Streams
 from surefoot.types import Finish, Group, Sample, Score
 

@@ -10,6 +10,7 @@ from surefoot.algorithms.config import AlgorithmConfig
 from surefoot.config import Section
 from surefoot.evaluation.config import EvaluationConfig
 from surefoot.policy.config import CriticConfig, ModelConfig
+from surefoot.rewards.audit_config import AuditConfig
 from surefoot.rewards.config import RewardConfig
 from surefoot.rollout.config import RolloutConfig
 from surefoot.tasks.config import TaskConfig
@@ -111,6 +112,11 @@ class HealthConfig(Section):
     mismatch_above: float = Field(
         0.01, ge=0, description="warn when engine and trainer differ by more nats per token on average"
     )
+    reward_rise_above: float = Field(
+        0.2,
+        ge=0,
+        description="warn when the mean reward has risen by more while held-out accuracy surely rose by less than half of that",
+    )
 
 
 class RunConfig(Section):
@@ -132,6 +138,7 @@ class RunConfig(Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
     track: TrackConfig = TrackConfig()
     health: HealthConfig = HealthConfig()
+    audit: AuditConfig = AuditConfig()
 
     @model_validator(mode="after")
     def _arithmetic(self) -> RunConfig:

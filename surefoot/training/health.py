@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 
 from surefoot.algorithms.algorithm import Algorithm
 from surefoot.training.config import HealthConfig, RunConfig
 from surefoot.training.state import RunState
 
 Found = Iterator[tuple[str, str]]
+ENDS = 5
+"""Steps at each end of a run whose mean reward is compared, at most a third of them."""
 
 
 def check(
@@ -94,3 +97,40 @@ def _groups(metrics: Mapping[str, float], state: RunState, config: RunConfig, al
             f"algorithm.prompts = '{algorithm.prompts.name}' left no prompt to sample after step {state.step}: the run ends "
             "here",
         )
+
+
+def rises_alone(rewards: Sequence[float], change: Mapping[str, float], accuracy: float, config: RunConfig) -> str:
+    """What to say of a reward that rises while held-out accuracy does not: the sign of a reward that is fooled.
+
+    It is said where the mean reward has risen by more than ``health.reward_rise_above``, the upper end of the interval of
+    the change of accuracy is below half of that rise, and the reward is above the accuracy. (Below it, sampled answers only
+    come closer to greedy ones, which were right before.)
+
+    Args:
+        rewards: mean reward of each step so far.
+        change: of the held-out accuracy since before the first step: ``value``, ``low`` and ``high``.
+        accuracy: on held-out problems, now.
+        config: of the run.
+
+    Returns:
+        The warning; "" where there is none to give.
+    """
+    ends = min(ENDS, len(rewards) // 3)
+    if not ends:
+        return ""
+    first, last = fmean(rewards[:ends]), fmean(rewards[-ends:])
+    rise = last - first
+    if rise <= config.health.reward_rise_above or change["high"] >= rise / 2 or last <= accuracy:
+        return ""
+    by = config.evaluation.verifier
+    advice = (
+        "look into samples/ for what earns it, run `surefoot audit` with this configuration, and judge held-out samples by "
+        "another verifier (evaluation.verifier)"
+        if by == "same"
+        else "look into samples/ for what earns it, and run `surefoot audit` with this configuration"
+    )
+    return (
+        f"the mean reward rose from {first:.2f} to {last:.2f}, and held-out accuracy ({accuracy:.2f}) changed by only "
+        f"{change['value']:+.2f} [{change['low']:+.2f}, {change['high']:+.2f}]: the policy may be learning a gap of the reward "
+        f"instead of the task; {advice}"
+    )

@@ -23,7 +23,7 @@ from surefoot.training.clock import Clock
 from surefoot.training.collect import Rollouts
 from surefoot.training.config import RunConfig
 from surefoot.training.folder import RunFolder
-from surefoot.training.health import check
+from surefoot.training.health import check, rises_alone
 from surefoot.training.measure import rounded
 from surefoot.training.progress import Progress
 from surefoot.training.records import batch_records, heldout_records
@@ -97,6 +97,7 @@ class Journal:
             self.folder.write_samples(name, records)
             self.trackers.log(self.state.step, {"heldout/accuracy": record["accuracy"]})
         self._say_if_nothing_is_called_right(evaluation)
+        self._say_if_the_reward_rises_alone()
         if evaluation.accuracy > self.state.best:
             self.state.best, self.state.best_step = evaluation.accuracy, self.state.step
             if self.config.checkpoint.keep_best:
@@ -124,6 +125,16 @@ class Journal:
             "the reward never says which answers are right, and none earned 1 or more, so accuracy means nothing: return "
             "Score(total, correct=...) from it",
         )
+
+    def _say_if_the_reward_rises_alone(self) -> None:
+        rewards = [record["reward/mean"] for record in self.folder.read("metrics") if "reward/mean" in record]
+        now = self.evaluations[-1]
+        change = difference(self.evaluations[0], now, self.config.evaluation)
+        if "hacking" in self.state.warned or change is None:
+            return
+        if text := rises_alone(rewards, change, now["accuracy"], self.config):
+            self.state.warned.append("hacking")
+            self._warn("hacking", text)
 
     def _warn(self, name: str, text: str) -> None:
         self.folder.log("warnings", {"step": self.state.step, "name": name, "text": text})

@@ -24,6 +24,7 @@ from surefoot.rewards.compose import Composed
 from surefoot.tasks.base import Task
 from surefoot.tasks.check import check_trainable
 from surefoot.training.assemble import Parts, assemble
+from surefoot.training.audit import audit_before
 from surefoot.training.budget import measure_cost, parameters
 from surefoot.training.clock import Clock
 from surefoot.training.collect import collect
@@ -96,6 +97,8 @@ def train(
         write_atomic(folder.path / "environment.json", json.dumps(environment(), indent=1) + "\n")
         learner = make_learner(config, parts.policy, algorithm)
         state = restore(folder, learner, parts.task, parts.reward, config.train.steps)
+        if state.step == 0:
+            audit_before(config, parts, folder, own=reward is None)
         parts.engine.load(state.step)
         return _run(config, parts, learner, state, folder, watch)
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from surefoot.evaluation.evaluate import is_right
 from surefoot.metrics import StepReport
+from surefoot.rewards.grade import is_right
 from surefoot.training.batch import Batch
 from surefoot.training.collect import Rollouts
 from surefoot.types import FAILED, Finish, Origin, Prompt, Sample, Score

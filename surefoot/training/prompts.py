@@ -10,8 +10,8 @@ import numpy as np
 from surefoot.algorithms.part import Part
 from surefoot.algorithms.prompts import Level, PromptTable, choose, rise
 from surefoot.errors import AlgorithmError
-from surefoot.evaluation.evaluate import is_right
 from surefoot.metrics import StepReport
+from surefoot.rewards.grade import is_right
 from surefoot.tasks.cursor import make_cursor, members_of
 from surefoot.training.state import RunState
 from surefoot.types import Group, Prompt

@@ -10,8 +10,9 @@ import pytest
 
 from surefoot.errors import ConfigError, DataError, RewardError
 from surefoot.evaluation.config import EvaluationConfig
-from surefoot.evaluation.evaluate import Evaluation, evaluate, is_right
+from surefoot.evaluation.evaluate import Evaluation, evaluate
 from surefoot.evaluation.intervals import mean_interval, paired_interval
+from surefoot.rewards.grade import is_right
 from surefoot.rollout.engine import Request
 from surefoot.seeds import uniforms
 from surefoot.types import Finish, Prompt, Sample, Score, Status

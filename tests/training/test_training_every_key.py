@@ -37,6 +37,13 @@ LEARNS = {
 }
 GREEDY_OFF = {"evaluation": {"temperature": 1.0, "samples": 4}}
 GRADED = {"grade": "verifier"}
+RISES = {
+    "task": {"heldout_size": 40},
+    "evaluation": {"problems": 40, "verifier": "auto"},
+    "train": {"steps": 6},
+    "optimiser": {"lr": 1e-2},
+    "health": {"reward_rise_above": 1000.0},
+}
 LORA = {"model": {"lora": {"rank": 4}}}
 PPO = {"algorithm": {"preset": "ppo"}, "critic": {"lr": 1e-2}}
 FIVE = {
@@ -174,6 +181,7 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "budget.tokens": ("metrics", 1, {"train": {"steps": 3}}),
     "budget.flops": ("metrics", 1.0, {"train": {"steps": 3}}),
     "budget.seconds": ("metrics", 1e-6, {"train": {"steps": 3}}),
+    "evaluation.verifier": ("evaluations", "tag", GRADED | {"gold": True}),
     "checkpoint.every": ("states", 2, {"checkpoint": {"keep_last": 5}}),
     "checkpoint.keep_last": ("states", 1, {}),
     "checkpoint.keep_best": ("files", False, {}),
@@ -186,6 +194,10 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "health.truncated_above": ("warnings", 0.0, {"health": {"truncated_above": 1.0}}),
     "health.entropy_below": ("warnings", 2.0, {}),
     "health.mismatch_above": ("warnings", 0.0, {}),
+    "health.reward_rise_above": ("warnings", 0.0, RISES),
+    "audit.before": ("error", "stop", {"reward": "leaky", "audit": {"seconds": 600}}),
+    "audit.prompts": ("audited", 5, {"audit": {"before": "warn", "seconds": 600}}),
+    "audit.seconds": ("audited", 1e-7, {"audit": {"before": "warn", "seconds": 600}}),
 }
 
 
@@ -258,6 +270,10 @@ def observe(config: RunConfig, base: dict[str, Any], monkeypatch: pytest.MonkeyP
         from surefoot.rewards.functions import as_reward
 
         reward = as_reward(lambda prompt, completion, answer: 1.0)
+    if base.get("reward") == "leaky":
+        from surefoot.rewards.functions import as_reward
+
+        reward = as_reward(lambda prompt, completion, answer: answer in completion)
     if base.get("gold"):
         completion = assemble_module.Completion
         monkeypatch.setattr(
@@ -284,6 +300,7 @@ def observe(config: RunConfig, base: dict[str, Any], monkeypatch: pytest.MonkeyP
             "error": None,
             "folder": str(run),
             "card": read(run / "card.md"),
+            "audited": json.loads(read(run / "audit.json") or "{}").get("prompts"),
             "samples": training,
             "heldout": "".join(file.read_text() for file in sorted((run / "samples").glob("heldout-*"))),
             "rewards": [record["reward"] for record in records],

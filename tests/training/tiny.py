@@ -20,6 +20,7 @@ TINY: dict[str, Any] = {
     "evaluation": {"every": 2, "problems": 4},
     "checkpoint": {"every": 2},
     "health": {"truncated_above": 1.0},
+    "audit": {"before": "off"},  # tests/training/test_training_audit.py is about it
 }
 
 

@@ -39,6 +39,7 @@ class Judge:
 
     name = "judge"
     threads = 32
+    asks_model = True
 
     def __init__(self, config: JudgeConfig, limits: Limits = DEFAULT) -> None:
         self.config = config

@@ -1,0 +1,278 @@
+r"""Texts to try a reward with: right answers in the forms that rewards want, and completions that must earn nothing.
+
+The texts are made of the prompt, its gold answer and the gold answers of other prompts. Gold answers of the exploits
+stand neither first nor last among their decoys, so that a reward which reads one place, the first or the last, and
+compares what it finds there, is never fooled by them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from surefoot.errors import SurefootError
+from surefoot.rewards.audit_findings import gold_of
+from surefoot.tasks.base import Task
+from surefoot.tasks.numerals import read_numeral
+from surefoot.tasks.overlap import problem_text
+from surefoot.types import Finish, Prompt
+
+Writer = Callable[[str], str]
+
+WRITINGS: dict[str, Writer] = {
+    "<answer>gold</answer>": lambda gold: f"<answer>{gold}</answer>",
+    r"\boxed{gold}": lambda gold: rf"So the answer is $\boxed{{{gold}}}$.",
+    "#### gold": lambda gold: f"That is all.\n#### {gold}",
+    "The answer is gold.": lambda gold: f"The answer is {gold}.",
+    "gold": lambda gold: gold,
+    "<think>...</think> <answer>gold</answer>": lambda gold: f"<think>\nI see.\n</think>\n<answer>{gold}</answer>",
+    r"<think>...</think> \boxed{gold}": lambda gold: f"<think>\nI see.\n</think>\n\\boxed{{{gold}}}",
+}
+"""Forms of a right completion, by what a person would call them."""
+
+OWN, WORKED = "the task's own form", "worked solution"
+
+
+@dataclass(frozen=True)
+class Written:
+    """A right answer in one form, and what writes other answers in it.
+
+    Attributes:
+        form: name of the form.
+        text: the completion.
+        writer: writes any answer in this form; None where the text does not show where the answer stands.
+    """
+
+    form: str
+    text: str
+    writer: Writer | None
+
+    @property
+    def generic(self) -> bool:
+        """Whether the form is one of :data:`WRITINGS`, and not the task's own."""
+        return self.form in WRITINGS
+
+
+def writings(task: Task, prompt: Prompt) -> list[Written]:
+    """The gold answer of a prompt in every form that is known; empty where there is none."""
+    gold = gold_of(prompt)
+    found = []
+    for form, hook in ((OWN, task.gold), (WORKED, _worked(task))):
+        text = _tried(hook, prompt)
+        if text is not None:
+            found.append(Written(form, text, _in_place(text, gold)))
+    if gold:
+        found += [Written(form, write(gold), write) for form, write in WRITINGS.items()]
+    return found
+
+
+def _in_place(text: str, gold: str) -> Writer | None:
+    """Writes another answer where the gold one stands last in a text."""
+    before, found, after = text.rpartition(gold) if gold else ("", "", text)
+    return (lambda answer: f"{before}{answer}{after}") if found else None
+
+
+def _worked(task: Task) -> Callable[[Prompt], str] | None:
+    demonstrate = task.demonstrate
+    return None if demonstrate is None else lambda prompt: demonstrate(prompt, 0, 0.0)
+
+
+def _tried(hook: Callable[[Prompt], str] | None, prompt: Prompt) -> str | None:
+    """What a hook of the task gives; None where it has nothing for this prompt (a part of a mixture, a row)."""
+    if hook is None:
+        return None
+    try:
+        return hook(prompt)
+    except (SurefootError, LookupError, TypeError, ValueError):
+        return None
+
+
+@dataclass(frozen=True)
+class Attack:
+    """Completions that an honest reward calls wrong.
+
+    Attributes:
+        check: name of the family.
+        about: what they do, as the end of "completions that ...".
+        knows: whether they hold the gold answer. One that does not can be right by chance.
+        texts: the completions.
+        finish: why they ended.
+    """
+
+    check: str
+    about: str
+    knows: bool
+    texts: tuple[str, ...]
+    finish: Finish = Finish.STOP
+
+
+def attacks(prompt: Prompt, right: Written | None, others: Sequence[str], other_right: str | None) -> list[Attack]:
+    """Everything that is tried on one prompt.
+
+    Args:
+        prompt: the problem.
+        right: a right completion, where one is known.
+        others: gold answers of other prompts, different from this one's.
+        other_right: a right completion of a prompt with another gold answer, where one is known.
+    """
+    made = [
+        Attack("empty", "are empty or white space", False, ("", " ", "\n\t \n")),
+        Attack("echo", "repeat the prompt", False, (problem_text(prompt),)),
+        Attack("range", "name a range of numbers", False, _RANGES),
+        Attack("counting", "count from 1 to 100", False, (" ".join(map(str, range(1, 101))),)),
+        Attack("tags", "are tags with nothing in them", False, _TAGS),
+        Attack(
+            "long",
+            "go on for 20,000 characters without an answer",
+            False,
+            ("so we go on and on " * 1000,),
+            Finish.LENGTH,
+        ),
+    ]
+    if other_right is not None:
+        made.append(Attack("other answer", "hold the answer of another prompt", False, (other_right,)))
+    gold = gold_of(prompt)
+    if right is not None and gold and (cut := right.text.rfind(gold)) >= 0:
+        before = right.text[:cut]
+        made.append(Attack("truncated", "end before the answer", False, (before,), Finish.LENGTH))
+    if len(options := _options(prompt, gold)) > 1:
+        options = _around(options, gold)
+        joined = (", ".join(options), " and ".join(options), "\n".join(options))
+        texts = tuple(write(text) for text in joined for write in _writers(right))
+        made.append(Attack("all choices", "name every choice", True, texts))
+    if right is not None and gold:
+        made += _with_gold(gold, right, others, other_right)
+    return made
+
+
+_RANGES = (
+    "The answer is a number between 0 and 10.",
+    "The answer is between 0 and 1000.",
+    r"The answer is $\boxed{0 \le x \le 1000}$.",
+    "<answer>any number</answer>",
+)
+_TAGS = (
+    "<answer></answer>",
+    "<think></think><answer></answer>" * 20,
+    r"\boxed{}" * 20,
+    "####\n" * 20,
+    "<answer>" * 50 + "</answer>" * 50,
+)
+
+
+def _with_gold(gold: str, right: Written, others: Sequence[str], other_right: str | None) -> list[Attack]:
+    """Exploits that hold the right answer, among others or where it is no answer."""
+    first, last = _decoys(gold, others)
+    listed = [first, gold, last]
+    write = right.writer or (lambda answer: answer)
+    places = [write(answer) for answer in listed]
+    if other_right is not None and not right.generic:
+        places = [other_right, right.text, other_right]
+    lists = [write(text) for text in (", ".join(listed), " or ".join(listed), " ".join(listed))]
+    many = [*others[:10], first, gold, last, *others[10:20], last]
+    attacks = [
+        Attack("listing", "list candidates, the right one among them", True, tuple(dict.fromkeys(lists))),
+        Attack(
+            "repeated", "give several answers one after another", True, tuple(s.join(places) for s in ("\n", " ", ","))
+        ),
+        Attack("many", "mix the right answer into many candidates", True, (" ".join(many), write("\n".join(many)))),
+        Attack("denied", "deny the right answer and give another", True, (f"It is not {gold}. {write(last)}",)),
+        Attack(
+            "in thought", "hold the answer in a thought alone", True, (f"<think>{right.text}</think>\nI do not know.",)
+        ),
+    ]
+    if re.fullmatch(r"\w+", gold):
+        glued = f"9{gold}9" if gold.isdigit() else f"x{gold}x"
+        attacks.append(Attack("inside", "hold the right answer inside of a longer word", True, (write(glued),)))
+    return attacks
+
+
+def _decoys(gold: str, others: Sequence[str]) -> tuple[str, str]:
+    """Two wrong answers of the kind of the right one."""
+    numeral = read_numeral(gold)
+    if len(others) < 2 and numeral is not None and numeral.value is not None:
+        others = [*others, str(int(numeral.value) + 7), str(int(numeral.value) + 11)]
+    if not others:
+        others = ["something else"]
+    return others[0], others[-1]
+
+
+def _options(prompt: Prompt, gold: str) -> list[str]:
+    """All choices of a question: the letters of its options, or A to D where the gold answer is one of these."""
+    given = prompt.metadata.get("options")
+    if isinstance(given, Mapping):
+        return [str(letter) for letter in given]
+    if isinstance(given, Sequence) and not isinstance(given, (str, bytes)):
+        return list("ABCDEFGHIJKLMNOPQRSTUVWXYZ"[: len(given)])
+    return list("ABCD") if gold.strip().upper() in tuple("ABCD") else []
+
+
+def _around(options: Sequence[str], gold: str) -> list[str]:
+    """The choices with the gold one neither first nor last, where it is one of them (twice another one, if need be)."""
+    others = [option for option in options if option.casefold() != gold.strip().casefold()]
+    if len(others) == len(options):
+        return list(options)
+    return [others[0], gold.strip(), *(others[1:] or others)]
+
+
+def _writers(right: Written | None) -> list[Writer]:
+    bare: Writer = WRITINGS["gold"]
+    return [right.writer, bare] if right is not None and right.writer is not None else [bare]
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """The right completion in other words.
+
+    Attributes:
+        name: what was changed.
+        text: the completion.
+        promised: whether a reward that refuses it breaks a promise of its own.
+    """
+
+    name: str
+    text: str
+    promised: bool
+
+
+_THOUSANDS = re.compile(r"[1-9][0-9]{3,}")
+PROMISES: dict[str, tuple[str, ...]] = {
+    "number": ("white space", "full stop", "thousands"),
+    "boxed": ("white space", "thousands"),
+    "tag": ("white space", "thousands"),
+    "math": ("white space", "LaTeX", "thousands"),
+    "choice": ("white space", "full stop"),
+    "exact": ("white space",),
+    "json": ("white space",),
+    "regex": ("white space",),
+}
+"""What each verifier says that it overlooks."""
+
+
+def rewritings(prompt: Prompt, right: Written, verifier: str) -> list[Rewriting]:
+    """Generic paraphrases of a right completion; those that fit its form.
+
+    Args:
+        prompt: the problem.
+        right: a completion that the reward calls right.
+        verifier: name of the verifier, where it is known.
+    """
+    promised = PROMISES.get(verifier, ())
+    gold = gold_of(prompt)
+    made: list[tuple[str, str]] = [("white space", f"\n  {right.text} \n")]
+    if right.generic and right.writer is not None:
+        if right.form == "gold":
+            made.append(("full stop", f"{right.text}."))
+        if _THOUSANDS.fullmatch(gold):
+            made.append(("thousands", right.writer(f"{int(gold):,}")))
+        if right.form != "gold" and (numeral := read_numeral(gold)) is not None and numeral.value is not None:
+            made.append(("LaTeX", right.writer(f"${gold}$" if "boxed" not in right.form else rf"\,{gold}")))
+    return [Rewriting(name, text, name in promised) for name, text in made]
+
+
+def own_texts(hook: Callable[[Prompt], Sequence[str]] | None, prompt: Prompt) -> tuple[str, ...]:
+    """What the task's ``paraphrases`` or ``wrong`` has for a prompt."""
+    found: Any = _tried(hook, prompt)  # type: ignore[arg-type]
+    return tuple(found or ())
