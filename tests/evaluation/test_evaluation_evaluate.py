@@ -95,6 +95,7 @@ def test_the_record_is_the_line_of_the_run_folder() -> None:
         *("step", "problems", "samples", "accuracy", "low", "high", "pass", "length", "truncated", "no_answer"),
         "ungraded",
         "right",
+        "set",  # a hash of the problems
     }
 
 
