@@ -11,6 +11,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
 CHECKED := surefoot tests benchmarks
+# One process for each core, one thread each; a file's tests stay in one process, where they share what is slow to make.
+SIDE_BY_SIDE := --numprocesses auto --maxprocesses 4 --dist loadfile
 
 .PHONY: demo test test-slow parity lint format bench bench-vllm bench-gpu docs clean setup-demo setup
 .DEFAULT_GOAL := test
@@ -19,7 +21,7 @@ demo: setup-demo
 	$(BIN)/surefoot demo $(ARGS)
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" $(SIDE_BY_SIDE) $(ARGS)
 	$(MAKE) parity
 
 test-slow: setup
