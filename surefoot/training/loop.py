@@ -124,7 +124,7 @@ def _run(
             parts.engine.load(state.step)
             report.merge(measure_batch(rollouts, batch))
             state.exhausted = not source.left(state.step)
-            journal.step(rollouts, batch, report)
+            journal.step(rollouts, batch, report, learner.details)
             last = state.step == config.train.steps or state.exhausted
             if last or (config.evaluation.every and state.step % config.evaluation.every == 0):
                 journal.evaluate()
