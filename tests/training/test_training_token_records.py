@@ -106,7 +106,9 @@ def test_bounds_are_those_of_the_clip(tmp_path: Path) -> None:
 
 def test_ratio_against_the_engine_is_left_out_where_only_the_engine_was_asked(tmp_path: Path) -> None:
     config = tiny(tmp_path, train={"steps": 1, "updates_per_step": 2, "old": "behaviour"})
-    tokens = [record["tokens"] for record in records(train(config, reward=digits_reward()).folder) if "tokens" in record]
+    tokens = [
+        record["tokens"] for record in records(train(config, reward=digits_reward()).folder) if "tokens" in record
+    ]
     assert tokens and all("logp_start" not in one for one in tokens) and any("ratio" in one for one in tokens)
 
 
@@ -127,7 +129,9 @@ def test_details_change_nothing_of_the_run(tmp_path: Path) -> None:
 def test_forced_tokens_are_named_and_have_no_values(tmp_path: Path) -> None:
     forced = {"kind": "force_answer", "share": 0.3, "phrase": "=", "close": ""}
     config = tiny(tmp_path, algorithm={"preset": "grpo_token", "interruption": forced}, train={"steps": 1})
-    tokens = [record["tokens"] for record in records(train(config, reward=digits_reward()).folder) if "tokens" in record]
+    tokens = [
+        record["tokens"] for record in records(train(config, reward=digits_reward()).folder) if "tokens" in record
+    ]
     injected = [one for one in tokens if "origin" in one]
     assert injected
     for one in injected:

@@ -51,6 +51,46 @@
     document.getElementById("others").addEventListener("toggle", drawOther);
   }
 
+  // A choice of what a curve is drawn over.
+  for (const choices of document.querySelectorAll("[data-switch]")) {
+    const element = document.getElementById(choices.dataset.switch);
+    choices.addEventListener("change", (event) => {
+      element.dataset.figure = event.target.value;
+      draw(element, event.target.value);
+    });
+  }
+
+  // Newer points of the figures; a figure whose curves are others than before is asked for as a whole.
+  function merged(old, fresh) {
+    const same = old.data.length === fresh.data.length && old.data.every((trace, i) => trace.name === fresh.data[i].name);
+    if (!same) {
+      return null;
+    }
+    const data = fresh.data.map((trace, i) => {
+      const keep = trace.x.length ? old.data[i].x.filter((x) => x < trace.x[0]).length : old.data[i].x.length;
+      return { ...trace, x: old.data[i].x.slice(0, keep).concat(trace.x), y: old.data[i].y.slice(0, keep).concat(trace.y) };
+    });
+    return { data, layout: fresh.layout };
+  }
+  window.SurefootCurves = {
+    known: () => Object.keys(embedded.figures),
+    update(figures, whole) {
+      let complete = true;
+      for (const [key, fresh] of Object.entries(figures)) {
+        const old = embedded.figures[key];
+        const now = whole || !old ? fresh : merged(old, fresh);
+        if (now) {
+          embedded.figures[key] = now;
+        } else {
+          complete = false;
+        }
+      }
+      drawAll();
+      drawOther();
+      return complete;
+    },
+  };
+
   dark.addEventListener("change", () => {
     drawAll();
     drawOther();
