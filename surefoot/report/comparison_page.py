@@ -91,7 +91,7 @@ def task_view(found: Record, task: str) -> Record:
     """Everything that is shown of a task."""
     head, *rows = table(found, task)
     pairs = found.get("pairs_by_task", {}).get(task) or found["pairs"]
-    colours = {arm: palette.arm_colour(number) for number, arm in enumerate(found["arms"])}
+    colours = {arm: number % len(palette.ARMS) for number, arm in enumerate(found["arms"])}
     return {
         "name": task,
         "head": head,

@@ -9,35 +9,7 @@ import numpy as np
 
 from tests.report.conftest import build_run
 
-WORDS = [
-    w
-    for w in [
-        "",
-        "the",
-        "of",
-        "and",
-        "to",
-        "in",
-        "we",
-        "is",
-        "that",
-        "so",
-        "then",
-        "sum",
-        "=",
-        "+",
-        "1",
-        "2",
-        "3",
-        "7",
-        "therefore",
-        "answer",
-        "carry",
-        "\n",
-        "digit",
-    ]
-    if w
-]
+WORDS = " the of and to in we is that so then sum = + 1 2 3 7 therefore answer carry digit".split()
 DIFFERENT = 64
 
 

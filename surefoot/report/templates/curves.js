@@ -31,10 +31,22 @@
   }
 
   const plots = Array.from(document.querySelectorAll(".plot[data-figure]"));
-  function drawAll() {
-    // One figure per task, so that the page answers while they are drawn.
-    plots.forEach((element) => setTimeout(() => draw(element, element.dataset.figure), 0));
+  const drawn = new Set();
+  function drawPlot(element) {
+    drawn.add(element);
+    near.unobserve(element);
+    draw(element, element.dataset.figure);
   }
+  // A figure is drawn when it comes near the screen, so that the page is there before all its curves are.
+  const near = new IntersectionObserver(
+    (entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => setTimeout(() => drawPlot(entry.target), 0)),
+    { rootMargin: "400px" }
+  );
+  function redraw() {
+    drawn.forEach((element) => setTimeout(() => drawPlot(element), 0));
+  }
+  plots.forEach((element) => near.observe(element));
+  window.addEventListener("beforeprint", () => plots.forEach(drawPlot));
 
   const choice = document.getElementById("other-metric");
   const other = document.getElementById("other-plot");
@@ -85,15 +97,14 @@
           complete = false;
         }
       }
-      drawAll();
+      redraw();
       drawOther();
       return complete;
     },
   };
 
   dark.addEventListener("change", () => {
-    drawAll();
+    redraw();
     drawOther();
   });
-  drawAll();
 })();
