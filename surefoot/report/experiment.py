@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,7 +56,8 @@ class ExperimentFiles:
         order = {arm: i for i, arm in enumerate(self.comparison.get("arms", ()))}
         for run in sorted(self.runs, key=lambda run: order.get(run.arm, len(order))):
             if run.arm not in found:
-                found[run.arm] = read_run(run.folder)
+                with suppress(RunFolderError):  # it has just begun
+                    found[run.arm] = read_run(run.folder)
         return found
 
 

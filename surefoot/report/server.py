@@ -218,8 +218,11 @@ class Server(ThreadingHTTPServer):
 
         A name that somebody else controls is refused, wherever it points; numbers cannot be made to point elsewhere.
         """
-        name = urlsplit(f"//{host}").hostname if host else None
-        if name is None:
+        try:
+            name = urlsplit(f"//{host}").hostname
+        except ValueError:
+            return False
+        if not name:
             return False
         return name in ("localhost", self.host.lower()) or is_address(name)
 

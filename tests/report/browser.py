@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-BINARY = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+BINARY = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
 
 try:
     from playwright import sync_api
@@ -25,7 +28,9 @@ needs_browser = pytest.mark.skipif(
 def chromium() -> Iterator[Any]:
     """A running browser."""
     with sync_api.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=BINARY, args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"])
+        browser = driver.chromium.launch(
+            executable_path=BINARY, args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+        )
         try:
             yield browser
         finally:
@@ -48,3 +53,11 @@ def opened(browser: Any, address: str, **options: Any) -> Iterator[Any]:
         yield page
     finally:
         context.close()
+
+
+def until(page: Any, condition: str) -> None:
+    """Wait for an expression in the page to be true. The page's policy forbids what Playwright's own waiting does."""
+    deadline = time.monotonic() + 180
+    while not page.evaluate(condition):
+        assert time.monotonic() < deadline, f"never came true: {condition}"
+        page.wait_for_timeout(50)

@@ -9,7 +9,10 @@ import numpy as np
 
 from tests.report.conftest import build_run
 
-WORDS = " the of and to in we is that so then sum = + 1 2 3 7 therefore answer carry digit".split()
+WORDS = [
+    *("the", "of", "and", "to", "in", "we", "is", "that", "so", "then", "sum", "=", "+", "1", "2"),
+    *("3", "7", "therefore", "answer", "carry", "digit"),
+]
 DIFFERENT = 64
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from surefoot.report.page import write_report
-from tests.report.browser import chromium, needs_browser, opened
+from tests.report.browser import chromium, needs_browser, opened, until
 from tests.report.conftest import HOSTILE, build_run, token_lists, write_lines
 
 pytestmark = [needs_browser, pytest.mark.timeout(600)]
@@ -70,7 +70,10 @@ def page(browser: Any, run: Path) -> Iterator[Any]:
 def listed(page: Any) -> list[str]:
     """The tails of the completions in the list, in their order."""
     rows = page.locator("[role=option]").all()
-    return [row.locator(".option-text").inner_text() for row in sorted(rows, key=lambda row: int(row.get_attribute("aria-posinset")))]
+    return [
+        row.locator(".option-text").inner_text()
+        for row in sorted(rows, key=lambda row: int(row.get_attribute("aria-posinset")))
+    ]
 
 
 def held_out(page: Any, step: str, show: str = "all", sort: str = "order") -> list[str]:
@@ -109,7 +112,7 @@ def test_filters_and_sorts_show_what_they_say(page: Any) -> None:
 def test_search_looks_into_every_text(page: Any) -> None:
     held_out(page, "")
     page.fill("[name=text]", "STEP 10, problem 2")
-    page.wait_for_function("document.getElementById('reader-status').textContent.startsWith('1 of 12')")
+    until(page, "document.getElementById('reader-status').textContent.startsWith('1 of 12')")
     assert listed(page) == ["answer: 2"]
     assert page.locator("#reader-sample mark").first.inner_text() == "step 10, problem 2"
 
@@ -123,7 +126,9 @@ def test_tokens_take_the_colour_of_a_quantity_and_say_it_on_hover(page: Any) -> 
     edges = (0.05, 0.25, 0.5, 1, 2)
     classes = [one.split()[1] for one in tokens.evaluate_all("all => all.map((one) => one.className)")]
     assert classes == [f"s{sum(value >= edge for edge in edges)}" for value in lists["entropy"]]
-    colours = page.evaluate("[...document.querySelectorAll('.tokens .tk')].map((t) => getComputedStyle(t).backgroundColor)")
+    colours = page.evaluate(
+        "[...document.querySelectorAll('.tokens .tk')].map((t) => getComputedStyle(t).backgroundColor)"
+    )
     assert len(set(colours)) == len(set(classes))
     tokens.nth(3).hover()
     tip = page.inner_text("#token-tip")
@@ -138,11 +143,11 @@ def test_everything_is_reached_with_the_keyboard(page: Any) -> None:
     held_out(page, "10")
     page.focus("#reader-list")
     page.keyboard.press("ArrowDown")
-    page.wait_for_function("document.querySelector('.sample-where').textContent.includes('held1')")
+    until(page, "document.querySelector('.sample-where').textContent.includes('held1')")
     active = page.get_attribute("#reader-list", "aria-activedescendant")
     assert page.get_attribute(f"#{active}", "aria-selected") == "true"
     page.keyboard.press("End")
-    page.wait_for_function("document.querySelector('.sample-where').textContent.includes('held3')")
+    until(page, "document.querySelector('.sample-where').textContent.includes('held3')")
     page.focus("pre.tokens")
     assert "Token 1 of" in page.inner_text("#token-tip")
     page.keyboard.press("ArrowRight")
@@ -155,10 +160,10 @@ def test_everything_is_reached_with_the_keyboard(page: Any) -> None:
 def test_the_same_prompt_stands_side_by_side(page: Any) -> None:
     held_out(page, "10")
     columns = page.locator(".column")
-    page.wait_for_function("[...document.querySelectorAll('.column pre')].every((pre) => pre.textContent !== '…')")
+    until(page, "[...document.querySelectorAll('.column pre')].every((pre) => pre.textContent !== '…')")
     assert [text.split(",")[0] for text in columns.locator("pre").all_inner_texts()] == ["step 0", "step 10", "step 20"]
     columns.nth(2).locator("button").click()
-    page.wait_for_function("document.querySelector('.sample-where').textContent.includes('step 20')")
+    until(page, "document.querySelector('.sample-where').textContent.includes('step 20')")
 
 
 def test_the_command_makes_this_sample(page: Any, run: Path) -> None:
@@ -193,9 +198,7 @@ def test_narrow_screens_and_both_schemes(browser: Any, run: Path, scheme: str) -
         page.wait_for_selector(READ)
         page.select_option("[name=colour]", "advantage")
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
-        paper, ink = (
-            page.evaluate(f"getComputedStyle(document.body).{what}") for what in ("backgroundColor", "color")
-        )
+        paper, ink = (page.evaluate(f"getComputedStyle(document.body).{what}") for what in ("backgroundColor", "color"))
         light = [sum(int(part) for part in colour[4:-1].split(",")) for colour in (paper, ink)]
         assert (light[0] > light[1]) == (scheme == "light")
 
@@ -205,7 +208,11 @@ def test_every_control_has_a_name_for_a_screen_reader(page: Any) -> None:
     client = page.context.new_cdp_session(page)
     nodes = client.send("Accessibility.getFullAXTree")["nodes"]
     wanted = {"button", "combobox", "searchbox", "listbox", "link", "radio", "option", "figure"}
-    roles = [(node.get("role", {}).get("value"), node.get("name", {}).get("value")) for node in nodes if not node.get("ignored")]
+    roles = [
+        (node.get("role", {}).get("value"), node.get("name", {}).get("value"))
+        for node in nodes
+        if not node.get("ignored")
+    ]
     assert {role for role, _ in roles} >= {"button", "combobox", "searchbox", "listbox", "option", "main", "navigation"}
     assert [role for role, name in roles if role in wanted and not name] == []
 
@@ -215,9 +222,9 @@ def test_a_long_list_is_a_few_elements(browser: Any, tmp_path: Path) -> None:
     with opened(browser, write_report(run).as_uri()) as page:
         page.wait_for_selector(READ)
         page.select_option("[name=step]", "")
-        page.wait_for_function("document.getElementById('reader-status').textContent.startsWith('1,600 samples')")
+        until(page, "document.getElementById('reader-status').textContent.startsWith('1,600 samples')")
         assert page.locator("[role=option]").count() < 60
         page.focus("#reader-list")
         page.keyboard.press("End")
-        page.wait_for_function("document.querySelector('[aria-selected=true]').getAttribute('aria-posinset') === '1600'")
+        until(page, "document.querySelector('[aria-selected=true]').getAttribute('aria-posinset') === '1600'")
         assert page.locator("[role=option]").count() < 60

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from surefoot.report import palette
 from surefoot.report.curves import SHOWN, figures, other_metrics
 from surefoot.report.figures import Figure, moving_mean
-from surefoot.report.render import TEMPLATES
 from surefoot.report.reading import RunFiles, read_run
+from surefoot.report.render import TEMPLATES
 from surefoot.report.samples import sample_files, sample_table, thin
 from surefoot.report.summary import Accuracy, from_result, split, summarise
 

@@ -47,7 +47,13 @@ def test_what_is_no_list_of_tokens_is_left_out(tokens: Any) -> None:
 
 
 def test_lists_of_another_kind_or_length_are_left_out_and_the_rest_stays() -> None:
-    odd = {"logp": [1.0], "ratio": ["a", "b"], "entropy": {"x": 1}, "origin": ["policy"], "bounds": {"clip": [0, 9, "x", True]}}
+    odd = {
+        "logp": [1.0],
+        "ratio": ["a", "b"],
+        "entropy": {"x": 1},
+        "origin": ["policy"],
+        "bounds": {"clip": [0, 9, "x", True]},
+    }
     table = token_table({"text": ["a", "b"], "advantage": [0.5, None], **odd}, "ab")
     assert table == {"rest": "", "sizes": [1, 1], "advantage": [500, NONE], "bounds": {"clip": [0]}}
 
