@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from surefoot.report.comparison_page import write_comparison_report
 from surefoot.report.page import write_report
 from tests.report.browser import chromium, needs_browser, opened, until
+from tests.report.comparisons import build_experiment
 from tests.report.conftest import HOSTILE, build_run, token_lists, write_lines
 
 pytestmark = [needs_browser, pytest.mark.timeout(600)]
@@ -196,7 +198,9 @@ def test_narrow_screens_and_both_schemes(browser: Any, run: Path, scheme: str) -
     size = {"width": 360, "height": 720}
     with opened(browser, (run / "report.html").as_uri(), viewport=size, color_scheme=scheme) as page:
         page.wait_for_selector(READ)
-        page.select_option("[name=colour]", "advantage")
+        held_out(page, "10")
+        page.select_option("[name=colour]", "start")
+        page.focus("pre.tokens")
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
         paper, ink = (page.evaluate(f"getComputedStyle(document.body).{what}") for what in ("backgroundColor", "color"))
         light = [sum(int(part) for part in colour[4:-1].split(",")) for colour in (paper, ink)]
@@ -228,3 +232,19 @@ def test_a_long_list_is_a_few_elements(browser: Any, tmp_path: Path) -> None:
         page.keyboard.press("End")
         until(page, "document.querySelector('[aria-selected=true]').getAttribute('aria-posinset') === '1600'")
         assert page.locator("[role=option]").count() < 60
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_a_comparison_is_drawn_over_what_is_chosen(browser: Any, tmp_path: Path, width: int) -> None:
+    report = write_comparison_report(build_experiment(tmp_path / "x"))
+    with opened(browser, report.as_uri(), viewport={"width": width, "height": 900}, offline=True) as page:
+        drawn = "document.getElementById('learning-plot-1').layout?.xaxis.title.text"
+        page.locator("#learning-plot-1").scroll_into_view_if_needed()
+        until(page, f"{drawn} === 'steps'")
+        page.get_by_role("radio", name="tokens").focus()
+        page.keyboard.press("Space")
+        until(page, f"{drawn} === 'generated tokens'")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.locator("[id='figure-forest addition']").scroll_into_view_if_needed()
+        until(page, "document.querySelectorAll(\"[id='figure-forest addition'] .main-svg\").length > 0")
+        assert page.asked == [report.as_uri()] and page.troubles == []

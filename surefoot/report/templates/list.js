@@ -26,6 +26,7 @@
       this.rows.forEach((row) => row.remove());
       this.rows.clear();
       this.space.style.height = items.length * this.height + "px";
+      this.list.style.setProperty("--rows", String(items.length));
       if (this.at >= 0) {
         this.reveal();
       } else {

@@ -91,6 +91,10 @@
     }
     if (mine === turn) {
       article.replaceChildren(...parts);
+      const here = article.querySelector('.column:has([aria-current="true"])');
+      if (here) {
+        here.parentElement.scrollLeft = here.offsetLeft - here.parentElement.offsetLeft - here.offsetWidth;
+      }
       if (focus) {
         article.querySelector(focus).focus();
       }
