@@ -79,7 +79,7 @@ def render_page(
         environment=[(name, in_one_line(value)) for name, value in flat(files.environment)],
         differing=config_differences(files, others),
         figure_json=Markup(embed_json(figure_data(drawn + further))),
-        sample_json=Markup(embed_json({**samples.index, "run": kept(files.folder)})),
+        sample_json=Markup(embed_json({**samples.index, "packs": len(samples.packs), "run": kept(files.folder)})),
         sample_count=len(samples.rows),
         packs=[Markup(pack) for pack in samples.packs],
     )

@@ -5,13 +5,11 @@
   if (!tools) {
     return;
   }
-  const { Store, List, make, figure, plural, passes, orders, annotate, isTruncated, describeSample, mark, makeTip } = window.Surefoot;
+  const { Store, List, fromPage, make, figure, plural, passes, orders, annotate, isTruncated, describeSample, mark, makeTip } = window.Surefoot;
   const embedded = JSON.parse(document.getElementById("sample-data").textContent);
   const added = []; // packs that came after the page
-  const inPage = document.querySelectorAll("script.pack").length;
-  const store = new Store(embedded, (number) =>
-    number < inPage ? document.getElementById("pack-" + number).textContent : added[number - inPage]
-  );
+  const inPage = embedded.packs;
+  const store = new Store(embedded, async (number) => (number < inPage ? fromPage(number) : added[number - inPage]));
   const samples = store.samples;
   const article = document.getElementById("reader-sample");
   const status = document.getElementById("reader-status");

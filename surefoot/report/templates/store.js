@@ -30,7 +30,7 @@ window.Surefoot = (function () {
         this.open.set(number, found);
         return found;
       }
-      const opened = unpacked(this.packText(number));
+      const opened = this.packText(number).then(unpacked);
       this.open.set(number, opened);
       if (this.open.size > OPEN_PACKS) {
         this.open.delete(this.open.keys().next().value);
@@ -59,7 +59,7 @@ window.Surefoot = (function () {
         if (!goesOn()) {
           return null;
         }
-        const texts = this.open.has(number) ? await this.open.get(number) : await unpacked(this.packText(number));
+        const texts = this.open.has(number) ? await this.open.get(number) : await this.packText(number).then(unpacked);
         for (const sample of members) {
           if (texts[sample.text[1]].some((text) => text.toLowerCase().includes(wanted))) {
             found.add(sample);
@@ -68,6 +68,16 @@ window.Surefoot = (function () {
       }
       return samples.filter((sample) => found.has(sample));
     }
+  }
+
+  // The text of a pack of the page. They stand behind the scripts with the last first, so that one is whole when the one
+  // before it by number has begun, or when the page is.
+  async function fromPage(number) {
+    const there = (n) => document.getElementById("pack-" + n);
+    while (document.readyState === "loading" && !(there(number) && there(number - 1))) {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    return there(number).textContent;
   }
 
   async function unpacked(base64) {
@@ -100,5 +110,5 @@ window.Surefoot = (function () {
     return count.toLocaleString("en") + " " + word + (count === 1 ? "" : "s");
   }
 
-  return { Store, make, figure, plural };
+  return { Store, fromPage, make, figure, plural };
 })();
