@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import time
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,12 +39,13 @@ def compare(
         return
     failed: list[News] = []
     if not show:
-        failed = run_all(made, (lambda news: None) if quiet or as_json else _told)
+        failed = run_all(made, (lambda news: None) if quiet or as_json else _Told())
     found = write_comparison(made)
+    page = _page(made.folder)
     if as_json:
         show_json(found)
     else:
-        show_comparison(found, made.folder)
+        show_comparison(found, made.folder, page)
     if failed:
         print(f"surefoot: {len(failed)} runs failed: {'; '.join(str(news.job) for news in failed)}", file=sys.stderr)
         raise typer.Exit(1)
@@ -56,39 +59,58 @@ def _plan(made: Experiment) -> None:
         print(f"{'done' if job in done else 'to do'}  {job}")
 
 
-def _told(news: News) -> None:
-    what = f"{news.done}/{news.of} {news.job}: "
-    if news.record is None:
-        print(f"{what}failed\n{news.trouble}", file=sys.stderr)
-    else:
-        print(f"{what}{news.record['seconds']:.0f} s", file=sys.stderr)
+class _Told:
+    """A line on standard error for each run that is over, with the time that the rest will take."""
+
+    def __init__(self) -> None:
+        self.begin = time.monotonic()
+        self.before: int | None = None
+
+    def __call__(self, news: News) -> None:
+        from surefoot.report.wording import countdown, duration
+
+        if self.before is None:
+            self.before = news.done - 1  # what an earlier command had finished
+        what = f"{news.done}/{news.of} {news.job}"
+        if news.record is None:
+            print(f"{what}: failed\n{news.trouble}", file=sys.stderr, flush=True)
+            return
+        left = (time.monotonic() - self.begin) / (news.done - self.before) * (news.of - news.done)
+        rest = f", {countdown(left)} left" if news.done < news.of else ""
+        print(f"{what}: {duration(news.record['seconds'])}{rest}", file=sys.stderr, flush=True)
 
 
-def show_comparison(found: dict[str, Any], folder: Path) -> None:
+def _page(folder: Path) -> Path | None:
+    """The page of the comparison; a warning says why where it cannot be written."""
+    from surefoot.errors import SurefootError
+    from surefoot.report.comparison_page import write_comparison_report
+
+    try:
+        return write_comparison_report(folder)
+    except (SurefootError, OSError) as error:
+        warnings.warn(f"no report was written: {error}", stacklevel=2)
+        return None
+
+
+def show_comparison(found: dict[str, Any], folder: Path, page: Path | None = None) -> None:
     """A table for each task, one sentence for each arm."""
-    from rich.markup import escape
-    from rich.table import Table
-
     from surefoot.methods.compare.sentences import sentences, table
+    from surefoot.report.terminal import text_table
 
     console = output.console()
     for task in found["tasks"]:
-        head, *rows = table(found, task)
-        shown = Table(
-            title=escape(task) if len(found["tasks"]) > 1 else None, box=None, pad_edge=False, title_justify="left"
-        )
-        for i, name in enumerate(head):
-            shown.add_column(escape(name), justify="left" if i == 0 else "right")
-        for row in rows:
-            shown.add_row(*map(escape, row))
-        console.print(shown)
-        console.print()
+        if len(found["tasks"]) > 1:
+            console.print(f"{task}\n", highlight=False, markup=False)
+        for lines in text_table(table(found, task), console.width):
+            console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+            console.print()
     for line in sentences(found):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     done, planned = found["seeds"], found["seeds_planned"]
     if len(done) < len(planned):
         console.print(f"{len(done)} of {len(planned)} seeds are finished.", highlight=False, soft_wrap=True)
-    console.print(f"Everything is in {folder}", highlight=False, markup=False, soft_wrap=True)
+    where = f"The page: {page}" if page is not None else f"Everything is in {folder}"
+    console.print(where, highlight=False, markup=False, soft_wrap=True)
 
 
 def fit(

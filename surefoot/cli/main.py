@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from surefoot import __version__
-from surefoot.cli import audit, commands, experiments, options
+from surefoot.cli import audit, commands, experiments, options, views
 from surefoot.cli.output import forgiving_output
 from surefoot.errors import SurefootError
 from surefoot.training.threads import wait_passively
@@ -50,6 +50,9 @@ for command in (
     commands.cards,
     experiments.compare,
     experiments.fit,
+    views.report,
+    views.view,
+    views.sample,
 ):
     app.command(epilog=commands.EPILOGS.get(command.__name__))(command)
 

@@ -1,40 +1,35 @@
-"""``report.html``: one file that shows a run, works from disk, and asks the network for nothing.
-
-The page is made of what the run folder holds and of nothing else. Texts that a model wrote travel as JSON in a script
-element that is never executed and are set as text nodes; a content security policy allows only the page's own scripts,
-by their hashes, and no request at all.
-"""
+"""``report.html`` of a run: curves, warnings, samples, the objective and the configuration, from what the folder holds."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 import shlex
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from surefoot import __version__
 from surefoot.extras import require
 from surefoot.files import write_atomic
-from surefoot.report import palette, wording
+from surefoot.report import wording
 from surefoot.report.curves import figures, other_metrics
-from surefoot.report.figures import Figure
+from surefoot.report.differences import differences, flat
 from surefoot.report.markup import render_markdown
-from surefoot.report.reading import Record, RunFiles, number, read_run
-from surefoot.report.samples import BUDGET, readable, sample_table
+from surefoot.report.reading import Record, RunFiles, number, parse, read_run, read_text
+from surefoot.report.render import embed_json, figure_data, render
+from surefoot.report.samples import BUDGET, SampleTable, readable, sample_table
 from surefoot.report.summary import summarise
 
-TEMPLATES = Path(__file__).parent / "templates"
+SCRIPTS = ("curves.js", "store.js", "tokens.js", "choose.js", "list.js", "sample.js", "reader.js")
 
 
-def write_report(run: Path, budget: int = BUDGET) -> Path:
+def write_report(run: Path, budget: int = BUDGET, others: Sequence[Path] = ()) -> Path:
     """Write ``report.html`` into a run folder, finished or not.
 
     Args:
         run: the run folder.
         budget: bytes of sample files to hold; a run with more is thinned evenly over its steps.
+        others: run folders that its configuration is compared with.
 
     Returns:
         The path of the page.
@@ -43,71 +38,79 @@ def write_report(run: Path, budget: int = BUDGET) -> Path:
         RunFolderError: no run folder there, or it cannot be written.
         MissingExtraError: Plotly is not installed.
     """
-    plotly = require("plotly.offline", "report", "report.html")
     run = Path(run)
-    files = read_run(run)
-    gaps = list(files.gaps)
-    samples = sample_table(run, gaps, budget)
-    page = render_page(files, samples, gaps, plotly.get_plotlyjs())
+    page = run_page(run, budget, others)
     path = run / "report.html"
     write_atomic(path, page)
     return path
 
 
-def render_page(files: RunFiles, samples: Record, gaps: list[str], plotly_js: str) -> str:
+def run_page(run: Path, budget: int = BUDGET, others: Sequence[Path] = (), *, live: bool = False) -> str:
+    """The page of a run as text; the arguments are those of :func:`write_report`."""
+    require("markdown_it", "report", "report.html")
+    files = read_run(run)
+    gaps = list(files.gaps)
+    samples = sample_table(run, gaps, budget)
+    return render_page(files, samples, gaps, [read_run(Path(other)) for other in others], live=live)
+
+
+def render_page(
+    files: RunFiles, samples: SampleTable, gaps: list[str], others: Sequence[RunFiles] = (), *, live: bool = False
+) -> str:
     """The page as text, from what was read."""
-    import jinja2
     from markupsafe import Markup
 
-    drawn, others = figures(files), other_metrics(files)
-    scripts = [plotly_js, _own("curves.js"), _own("reader.js")]
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.globals.update(wording=wording, palette=palette)
-    return environment.get_template("report.html").render(
+    drawn, further = figures(files), other_metrics(files)
+    return render(
+        "report.html",
+        SCRIPTS,
+        live=live,
         files=files,
         summary=summarise(files),
         planned=number(files.setting("train.steps") or files.setting("steps")),
         facts=facts(files),
         warnings=grouped_warnings(files.warnings),
         evaluations=evaluation_rows(files.evaluations),
-        gaps=gaps,
+        gaps=[*gaps, *other_version(files)],
         figures=[figure for figure in drawn if figure.data],
         not_recorded=[figure.title for figure in drawn if not figure.data and figure.key != "likelihood"],
-        other_metrics=others,
+        other_metrics=further,
         card=Markup(render_markdown(files.card)),
         environment=[(name, in_one_line(value)) for name, value in flat(files.environment)],
-        style=Markup(_own("report.css")),
-        scripts=[Markup(script) for script in scripts],
-        policy="; ".join(
-            [
-                "default-src 'none'",
-                "style-src 'unsafe-inline'",
-                "img-src data:",
-                f"script-src {' '.join(_hash(script) for script in scripts)}",
-            ]
-        ),
-        figure_json=Markup(embed_json(_figure_data(drawn + others))),
-        sample_json=Markup(embed_json(samples)),
-        sample_count=len(samples["rows"]),
+        differing=config_differences(files, others),
+        figure_json=Markup(embed_json(figure_data(drawn + further))),
+        sample_json=Markup(embed_json({**samples.index, "packs": len(samples.packs), "run": kept(files.folder)})),
+        sample_count=len(samples.rows),
+        packs=[Markup(pack) for pack in samples.packs],
     )
 
 
-def embed_json(value: Any) -> str:
-    """JSON that can stand in a script element: no '<', '>' or '&' survives, nor the line ends of older JavaScript.
+def kept(folder: Path) -> Record:
+    """The folder as a command names it, and the versions of the weights that it still holds; 0 is the model at the start."""
+    found = {int(path.name[5:]) for path in (folder / "state").glob("step-*") if path.name[5:].isdigit()}
+    result = parse(read_text(folder / "result.json"))
+    if isinstance(result, dict):
+        best = result.get("best")
+        steps = {"model": result.get("steps"), "best": best.get("step") if isinstance(best, dict) else None}
+        found |= {step for name, step in steps.items() if isinstance(step, int) and (folder / name).is_dir()}
+    return {"folder": str(folder), "versions": sorted({0, *found})}
 
-    Raises:
-        ValueError: a number that is not finite, which JSON does not have.
-    """
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+
+def config_differences(files: RunFiles, others: Sequence[RunFiles]) -> Mapping[str, Any] | None:
+    """The settings in which this run and the others differ, as a table; None without others."""
+    if not others:
+        return None
+    every = {f"{number}": one.config for number, one in enumerate([files, *others])}
+    return {"names": [one.name for one in (files, *others)], "rows": differences(every)}
+
+
+def other_version(files: RunFiles) -> list[str]:
+    """A sentence where the run was written by another version of Surefoot."""
+    packages = files.environment.get("packages")
+    wrote = packages.get("surefoot") if isinstance(packages, dict) else None
+    if not isinstance(wrote, str) or wrote in (__version__, "not installed"):
+        return []
+    return [f"This run was written by Surefoot {wrote}, the page by {__version__}: what has moved since is left out."]
 
 
 def facts(files: RunFiles) -> list[tuple[str, str]]:
@@ -154,32 +157,8 @@ def evaluation_rows(records: Iterable[Record]) -> list[tuple[str, list[str]]]:
     return rows
 
 
-def flat(values: Record, prefix: str = "") -> list[tuple[str, Any]]:
-    """A nested mapping as dotted names and values."""
-    found: list[tuple[str, Any]] = []
-    for name, value in values.items():
-        found += flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
-    return found
-
-
 def in_one_line(value: Any) -> str:
     """A value of environment.json as text; a list of words as the command line that it is."""
     if isinstance(value, list) and all(isinstance(word, str) for word in value):
         return shlex.join(value)
     return readable(value)
-
-
-def _figure_data(drawn: list[Figure]) -> Record:
-    return {
-        "dark": palette.DARK,
-        "figures": {figure.key: {"data": figure.data, "layout": figure.layout} for figure in drawn if figure.data},
-    }
-
-
-def _own(name: str) -> str:
-    return (TEMPLATES / name).read_text(encoding="utf-8")
-
-
-def _hash(script: str) -> str:
-    """The script as a content security policy names it (W3C CSP 3, hash source)."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

@@ -31,6 +31,30 @@ DARK = {
 }
 """The colour that takes each colour's place on a dark screen."""
 
+ARMS = (
+    ("#0e6b5c", "#57c7ae"), ("#b5651d", "#e0a060"), ("#3f6fc4", "#86abf2"), ("#8a4f93", "#c795d0"), ("#3c4148", "#d0d3d8"),
+    ("#b0413e", "#e58a86"), ("#6b8422", "#b0c85f"), ("#2389a3", "#6cc7dd"), ("#b5892a", "#e0bd6a"), ("#8b9099", "#878d96"),
+)  # fmt: skip
+"""Colours of things that are compared, on light and on dark screens, in the order in which they are given out."""
+
+
+def arm_colour(number: int) -> str:
+    return ARMS[number % len(ARMS)][0]
+
+
+def faint(colour: str, alpha: float = 0.13) -> str:
+    """A colour ``#rrggbb`` for areas.
+
+    >>> faint("#0e6b5c")
+    'rgba(14,107,92,0.13)'
+    """
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{alpha:g})"
+
+
+DARK |= {light: dark for light, dark in ARMS if light not in DARK}
+DARK |= {faint(light): faint(dark, 0.17) for light, dark in ARMS}
+
 PHASE = {
     "generate": ACCENT,
     "score": ACCENT_PALE,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-GROUP_COLOURS = (palette.ACCENT, palette.SLATE, "#a8641c", "#4a6fb0", "#8a4f93", palette.SLATE_MID)
+GROUP_COLOURS = tuple(light for light, _ in palette.ARMS)
 _STYLE: dict[str, Any] = {
     "font.size": 9,
     "axes.titlesize": 10,

@@ -10,7 +10,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,14 +108,21 @@ def read_run(folder: Path) -> RunFiles:
     )
 
 
-def read_records(path: Path, gaps: list[str]) -> list[Record]:
-    """The records of a JSON-lines file; lines that are not JSON objects are counted into ``gaps`` and left out."""
+def read_records(path: Path, gaps: list[str], decode: Callable[[str], Any] | None = None) -> list[Record]:
+    """The records of a JSON-lines file; lines that are not JSON objects are counted into ``gaps`` and left out.
+
+    Args:
+        path: of the file.
+        gaps: receives a sentence where lines were left out.
+        decode: makes a value of a line, None where it is not JSON; :func:`parse` by default.
+    """
+    decode = decode or parse
     records, bad = [], 0
     lines = read_text(path).split("\n")
     for line in lines:
         if not line.strip():
             continue
-        value = parse(line)
+        value = decode(line)
         if isinstance(value, dict):
             records.append(value)
         else:

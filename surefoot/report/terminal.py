@@ -6,13 +6,14 @@ import io
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
@@ -166,6 +167,55 @@ def result_table(result: Mapping[str, Any], report: Path | None = None, confiden
     if report is not None:
         table.add_row("report", Text(str(report), overflow="fold"))
     return table
+
+
+def text_table(rows: Sequence[Sequence[str]], width: int = WIDTH) -> list[list[str]]:
+    """A table as lines of text that fit a width: columns that do not follow in a block of their own.
+
+    The first column is repeated in each block; it is cut where it would take more than a third of the width.
+
+    Args:
+        rows: the head and the rows, all of one length.
+        width: of the terminal.
+
+    Returns:
+        The lines of each block.
+
+    >>> text_table([["arm", "accuracy"], ["grpo", "50.0"]])
+    [['arm   accuracy', 'grpo      50.0']]
+    """
+    names = [_cut(row[0], max(width // 3, 8)) for row in rows]
+    first = max(map(cell_len, names))
+    blocks: list[list[int]] = [[]]
+    room = width - first
+    for column in range(1, len(rows[0])):
+        size = max(cell_len(row[column]) for row in rows) + 2
+        if size > room and blocks[-1]:
+            blocks.append([])
+            room = width - first
+        blocks[-1].append(column)
+        room -= size
+    lines = []
+    for columns in blocks:
+        sizes = [max(cell_len(row[column]) for row in rows) for column in columns]
+        lines.append(
+            [
+                "".join(
+                    [_padded(name, first)]
+                    + [f"  {' ' * (size - cell_len(row[c]))}{row[c]}" for c, size in zip(columns, sizes, strict=True)]
+                )
+                for name, row in zip(names, rows, strict=True)
+            ]
+        )
+    return lines
+
+
+def _padded(text: str, size: int) -> str:
+    return text + " " * (size - cell_len(text))
+
+
+def _cut(text: str, size: int) -> str:
+    return text if cell_len(text) <= size else text[: size - 2] + ".."
 
 
 def _difference(summary: Summary, confidence: float) -> str:

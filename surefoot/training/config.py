@@ -98,6 +98,12 @@ class TrackConfig(Section):
     samples_per_step: int = Field(
         16, ge=0, description="samples per step kept in samples/*.jsonl (whole groups, from the first)"
     )
+    token_details: int = Field(
+        8,
+        ge=0,
+        description="how many of these, and of the kept samples of an evaluation, have their tokens with them one by one: text, "
+        "log-probability, ratio, bounds, entropy (0: none; about 30 bytes a token)",
+    )
 
 
 class HealthConfig(Section):

@@ -22,6 +22,7 @@ from surefoot.training.batch import Batch
 from surefoot.training.clock import Clock
 from surefoot.training.collect import Rollouts
 from surefoot.training.config import RunConfig
+from surefoot.training.details import Details
 from surefoot.training.folder import RunFolder
 from surefoot.training.health import check, rises_alone
 from surefoot.training.measure import rounded
@@ -60,7 +61,7 @@ class Journal:
     def __exit__(self, *exception: object) -> None:
         self.trackers.close()
 
-    def step(self, rollouts: Rollouts, batch: Batch, report: StepReport) -> None:
+    def step(self, rollouts: Rollouts, batch: Batch, report: StepReport, details: Details | None = None) -> None:
         """Write down what a step did."""
         with self.clock.phase("write"):
             self.tokens = {
@@ -69,9 +70,8 @@ class Journal:
             metrics = rounded(report.means())
             self.reward = metrics.get("reward/mean")
             self.folder.log("metrics", {"step": self.state.step, **metrics})
-            records = batch_records(
-                self.state.step, rollouts.groups, batch, self.config.track.samples_per_step, self.parts.renderer
-            )
+            limit = self.config.track.samples_per_step
+            records = batch_records(self.state.step, rollouts.groups, batch, limit, self.parts.renderer, details)
             if records:
                 self.folder.write_samples(f"step-{self.state.step:06d}", records)
             for name, text in check(metrics, self.state, self.config, self.algorithm):
@@ -93,7 +93,8 @@ class Journal:
             self.folder.log("evaluations", record)
             self.evaluations.append(record)
             name = f"heldout-{self.state.step:06d}"
-            records = heldout_records(self.state.step, evaluation, self.parts.renderer, HELDOUT_SAMPLES)
+            single = self.config.track.token_details
+            records = heldout_records(self.state.step, evaluation, self.parts.renderer, HELDOUT_SAMPLES, single)
             self.folder.write_samples(name, records)
             self.trackers.log(self.state.step, {"heldout/accuracy": record["accuracy"]})
         self._say_if_nothing_is_called_right(evaluation)

@@ -24,6 +24,7 @@ from surefoot.training.batch import Batch, make_batch
 from surefoot.training.clock import Clock
 from surefoot.training.config import RunConfig
 from surefoot.training.critic import CriticLearner, explained_variance
+from surefoot.training.details import Details
 from surefoot.training.gradients import Gradients
 from surefoot.training.optimiser import learning_rate, take_step
 from surefoot.training.state import RunState
@@ -69,6 +70,7 @@ class Learner:
         algorithm: the objective.
         config: of the run.
         critic: where the algorithm reads one.
+        details: what the last update computed of single tokens, for the samples that are written with theirs.
     """
 
     policy: Policy
@@ -77,6 +79,7 @@ class Learner:
     algorithm: Algorithm
     config: RunConfig
     critic: CriticLearner | None = field(default=None)
+    details: Details | None = field(default=None)
 
     def update(self, groups: Sequence[Group], state: RunState, clock: Clock) -> tuple[Batch, StepReport]:
         """Take the optimiser steps of one rollout batch.
@@ -94,6 +97,8 @@ class Learner:
         with clock.phase("logprob"):
             old = self._old(batch, streams, state.step, report)
         update = Update(batch, streams, old, state, report, clock)
+        wanted = min(self.config.track.token_details, self.config.track.samples_per_step)
+        self.details = Details(self.algorithm, wanted, self.config.train.old == "recompute") if wanted else None
         for epoch in range(self.config.train.epochs):
             for rows in self._mini_batches(batch, state.step, epoch):
                 self._optimiser_step(update, rows)
@@ -197,7 +202,10 @@ class Learner:
             packed = packed.to(self.policy.device)
             with update.clock.phase("train"):
                 current = self._forward(packed)
-                terms = loss_terms(self.algorithm, self._tokens(current, packed, update, rows), totals)
+                tokens = self._tokens(current, packed, update, rows)
+                terms = loss_terms(self.algorithm, tokens, totals)
+                if self.details is not None:
+                    self.details.see(tokens, [rows[i] for i in packed.sample_index.tolist()])
                 value = self._value_loss(current, packed, update, rows, terms.coefficient, terms.report)
                 gradients.add(terms.policy, [term for term in (terms.kl, value) if term is not None])
             report.total("tokens/trained", int(packed.mask.sum()))

@@ -142,7 +142,7 @@ def _run(
             report.merge(notes_of(parts.reward))
             measure_cost(state.spent, rollouts.everything, report, size)
             state.exhausted = not source.left(state.step)
-            journal.step(rollouts, batch, report)
+            journal.step(rollouts, batch, report, learner.details)
             last = state.step >= config.train.steps or state.exhausted or journal.used_up()
             if last or (config.evaluation.every and state.step % config.evaluation.every == 0):
                 journal.evaluate()

@@ -34,7 +34,13 @@ $$
 
 
 def build_run(
-    folder: Path, steps: int = 30, samples: int = 16, every: int = 10, text: str = "", finished: bool = True
+    folder: Path,
+    steps: int = 30,
+    samples: int = 16,
+    every: int = 10,
+    text: str = "",
+    finished: bool = True,
+    tokens: int = 0,
 ) -> Path:
     """A run folder with all its files.
 
@@ -44,6 +50,7 @@ def build_run(
         samples: samples kept of each step.
         text: added to everything that a model or a person may have written.
         finished: whether there is a result.json.
+        tokens: how many samples of each file have their tokens one by one.
     """
     rng = np.random.default_rng(0)
     skill = [0.25 + 0.55 / (1 + math.exp(-8 * (i / max(steps, 2) - 0.4))) for i in range(steps + 1)]
@@ -62,6 +69,8 @@ def build_run(
     )
     for step in range(1, steps + 1):
         made = [_sample(rng, step, index, skill[step], text) for index in range(samples)]
+        for record in made[:tokens]:
+            record["tokens"] = token_lists(record["completion"] + "<eos>")
         write_lines(folder / "samples" / f"step-{step:06d}.jsonl", made)
     for record in evaluations:
         made = [_sample(rng, record["step"], index, record["accuracy"], text) for index in range(samples)]
@@ -154,6 +163,23 @@ def _sample(rng: np.random.Generator, step: int, index: int, skill: float, text:
         "seed": int(rng.integers(2**62, 2**63 - 1)),
         "version": step,
         "note": "" if truncated else str(total),
+    }
+
+
+def token_lists(text: str) -> dict[str, Any]:
+    """A token for every one to four characters, with values that follow from its place."""
+    pieces, at = [], 0
+    while at < len(text):
+        pieces.append(text[at : at + 1 + len(pieces) % 4])
+        at += len(pieces[-1])
+    places = range(len(pieces))
+    return {
+        "text": pieces,
+        "logp": [-0.05 * (i % 40) for i in places],
+        "logp_start": [-0.05 * (i % 40) + 0.001 for i in places],
+        "ratio": [float(f"{1 + 0.3 * math.sin(i):.4g}") for i in places],
+        "entropy": [0.1 * (i % 30) for i in places],
+        "bounds": {"clip_high": [i for i in places if math.sin(i) > 2 / 3]},
     }
 
 

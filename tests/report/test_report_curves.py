@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from surefoot.report import palette
 from surefoot.report.curves import SHOWN, figures, other_metrics
 from surefoot.report.figures import Figure, moving_mean
-from surefoot.report.page import TEMPLATES
 from surefoot.report.reading import RunFiles, read_run
+from surefoot.report.render import TEMPLATES
 from surefoot.report.samples import sample_files, sample_table, thin
 from surefoot.report.summary import Accuracy, from_result, split, summarise
 
@@ -174,12 +174,12 @@ def test_samples_are_thinned_evenly_to_the_budget(make_run: MakeRun) -> None:
     assert thin(files, whole) == sorted(files, key=lambda file: (file.kind, file.step))
     gaps_said: list[str] = []
     table = sample_table(run, gaps_said, budget=whole // 3)
-    assert 0 < len(table["rows"]) < 34 * 16 and "evenly spaced" in gaps_said[0]
+    assert 0 < len(table.rows) < 34 * 16 and "evenly spaced" in gaps_said[0]
 
 
 def test_prompts_are_kept_once(make_run: MakeRun) -> None:
     table = sample_table(make_run(steps=1), [])
-    assert len(table["rows"]) == 3 * 16 and len(table["prompts"]) == 2 + 2
+    assert len(table.rows) == 3 * 16 and len(table.prompts) == 2 + 2
 
 
 def test_settings_are_found_by_dotted_name(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 import re
+import zlib
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,7 +18,8 @@ from hypothesis import strategies as st
 
 from surefoot.errors import RunFolderError
 from surefoot.report.markup import render_markdown
-from surefoot.report.page import TEMPLATES, embed_json, grouped_warnings, write_report
+from surefoot.report.page import SCRIPTS, grouped_warnings, write_report
+from surefoot.report.render import TEMPLATES, embed_json
 
 MakeRun = Callable[..., Path]
 VOID = {"meta", "link", "input", "br", "hr"}
@@ -65,7 +67,20 @@ class Page(HTMLParser):
     def samples(self) -> list[dict]:
         table = self.data("sample-data")
         rows = [dict(zip(table["fields"], row, strict=True)) for row in table["rows"]]
-        return [{**row, "prompt": table["prompts"][row["prompt"]]} for row in rows]
+        packs = [self.pack(number) for number in range(sum(attrs.get("class") == "pack" for attrs, _ in self.scripts))]
+        names = ("prompt", "completion", "answer", "note")
+        return [
+            {
+                **row,
+                **dict(zip(names, packs[row["text"][0]][row["text"][1]], strict=True)),
+                "tokens": row["tokens"] and packs[row["tokens"][0]][row["tokens"][1]],
+            }
+            for row in rows
+        ]
+
+    def pack(self, number: int) -> list:
+        text = next(text for attrs, text in self.scripts if attrs.get("id") == f"pack-{number}")
+        return json.loads(zlib.decompress(base64.b64decode(text)))
 
 
 def executed(page: Page) -> list[str]:
@@ -97,7 +112,7 @@ def test_policy_allows_exactly_the_scripts_of_the_page(make_run: MakeRun) -> Non
 def test_hostile_text_stays_text(make_run: MakeRun, hostile: str) -> None:
     plain = Page(write_report(make_run("plain", steps=2)))
     page = Page(write_report(make_run("hostile", steps=2, text=hostile)))
-    assert len(executed(page)) == len(executed(plain)) == 3
+    assert len(executed(page)) == len(executed(plain)) == 1 + len(SCRIPTS)
     assert len(page.scripts) == len(plain.scripts)
     assert "img" not in {tag for tag, _ in page.elements}
     shown = hostile.replace("\ud800", "\ufffd").replace("\0", "\ufffd")
@@ -109,8 +124,8 @@ def test_hostile_text_stays_text(make_run: MakeRun, hostile: str) -> None:
 
 
 def test_page_scripts_never_make_markup_of_text() -> None:
-    for name in ("curves.js", "reader.js"):
-        script = (TEMPLATES / name).read_text(encoding="utf-8")
+    for file in TEMPLATES.glob("*.js"):
+        script = file.read_text(encoding="utf-8")
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", script)
         assert "</" not in script and "<!--" not in script and "\r" not in script
 

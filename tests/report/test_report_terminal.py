@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from surefoot.report.terminal import WIDTH, ProgressView, plain_line, result_table
+from surefoot.report.terminal import WIDTH, ProgressView, plain_line, result_table, text_table
 from surefoot.training.progress import Progress
 
 RESULT = {
@@ -175,3 +175,31 @@ def test_a_process_without_standard_output_shows_nothing(monkeypatch: pytest.Mon
     monkeypatch.setattr("sys.stdout", None)
     with ProgressView() as watch:
         watch(at(1, 2))
+
+
+@given(
+    st.lists(
+        st.text(st.characters(min_codepoint=33, max_codepoint=0x2FFF, categories=["L", "N"]), min_size=1, max_size=40),
+        min_size=2,
+        max_size=9,
+    ),
+    st.integers(40, 120),
+)
+def test_tables_of_text_fit_and_lose_no_column(cells: list[str], width: int) -> None:
+    head = [cell[:20] for cell in cells]
+    blocks = text_table([head, head], width)
+    assert all(len(line) <= width for lines in blocks for line in lines if line.isascii())
+    words = [word for lines in blocks for word in lines[0].split()[1:]]
+    assert words == head[1:]
+    assert all(len(lines) == 2 for lines in blocks)
+
+
+def test_a_comparison_reads_well_in_eighty_columns() -> None:
+    interval = "+12.3 [-45.6, +78.9]"
+    head = ["arm", "accuracy", "pass@8", "against reinforce", "p", "better runs", "tokens", "seconds"]
+    row = ["reinforce_pp_baseline", interval, interval, interval, "0.012", "100 %", "1,234,567", "1,234"]
+    blocks = text_table([head, row])
+    assert 1 < len(blocks) <= 3 and all(len(line) <= WIDTH for lines in blocks for line in lines)
+    for first, second in blocks:
+        assert first.startswith("arm  ") and second.startswith("reinforce_pp_baseline")
+        assert len(first) == len(second) and first == first.rstrip()

@@ -191,6 +191,7 @@ RUN: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "track.project": ("tracked", "mine", {"track": {"wandb": True}}),
     "track.policy_grad_norm": ("metrics", 1, {"algorithm": {"preset": "grpo"}}),
     "track.samples_per_step": ("samples", 0, {}),
+    "track.token_details": ("samples", 0, {}),
     "health.truncated_above": ("warnings", 0.0, {"health": {"truncated_above": 1.0}}),
     "health.entropy_below": ("warnings", 2.0, {}),
     "health.mismatch_above": ("warnings", 0.0, {}),

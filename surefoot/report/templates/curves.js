@@ -31,10 +31,22 @@
   }
 
   const plots = Array.from(document.querySelectorAll(".plot[data-figure]"));
-  function drawAll() {
-    // One figure per task, so that the page answers while they are drawn.
-    plots.forEach((element) => setTimeout(() => draw(element, element.dataset.figure), 0));
+  const drawn = new Set();
+  function drawPlot(element) {
+    drawn.add(element);
+    near.unobserve(element);
+    draw(element, element.dataset.figure);
   }
+  // A figure is drawn when it comes near the screen, so that the page is there before all its curves are.
+  const near = new IntersectionObserver(
+    (entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => setTimeout(() => drawPlot(entry.target), 0)),
+    { rootMargin: "400px" }
+  );
+  function redraw() {
+    drawn.forEach((element) => setTimeout(() => drawPlot(element), 0));
+  }
+  plots.forEach((element) => near.observe(element));
+  window.addEventListener("beforeprint", () => plots.forEach(drawPlot));
 
   const choice = document.getElementById("other-metric");
   const other = document.getElementById("other-plot");
@@ -51,9 +63,48 @@
     document.getElementById("others").addEventListener("toggle", drawOther);
   }
 
+  // A choice of what a curve is drawn over.
+  for (const choices of document.querySelectorAll("[data-switch]")) {
+    const element = document.getElementById(choices.dataset.switch);
+    choices.addEventListener("change", (event) => {
+      element.dataset.figure = event.target.value;
+      draw(element, event.target.value);
+    });
+  }
+
+  // Newer points of the figures; a figure whose curves are others than before is asked for as a whole.
+  function merged(old, fresh) {
+    const same = old.data.length === fresh.data.length && old.data.every((trace, i) => trace.name === fresh.data[i].name);
+    if (!same) {
+      return null;
+    }
+    const data = fresh.data.map((trace, i) => {
+      const keep = trace.x.length ? old.data[i].x.filter((x) => x < trace.x[0]).length : old.data[i].x.length;
+      return { ...trace, x: old.data[i].x.slice(0, keep).concat(trace.x), y: old.data[i].y.slice(0, keep).concat(trace.y) };
+    });
+    return { data, layout: fresh.layout };
+  }
+  window.SurefootCurves = {
+    known: () => Object.keys(embedded.figures),
+    update(figures, whole) {
+      let complete = true;
+      for (const [key, fresh] of Object.entries(figures)) {
+        const old = embedded.figures[key];
+        const now = whole || !old ? fresh : merged(old, fresh);
+        if (now) {
+          embedded.figures[key] = now;
+        } else {
+          complete = false;
+        }
+      }
+      redraw();
+      drawOther();
+      return complete;
+    },
+  };
+
   dark.addEventListener("change", () => {
-    drawAll();
+    redraw();
     drawOther();
   });
-  drawAll();
 })();

@@ -1,0 +1,143 @@
+"""``report.html`` of an experiment: which arm is better, how sure that is, and what the training of each looked like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from surefoot.errors import RunFolderError
+from surefoot.extras import require
+from surefoot.files import write_atomic
+from surefoot.methods.compare.sentences import sentences, table
+from surefoot.report import palette
+from surefoot.report.comparison_figures import (
+    AXES,
+    courses,
+    final_accuracy,
+    forest,
+    learning_curves,
+    pass_at_k,
+)
+from surefoot.report.experiment import ExperimentFiles, RunState, arm_differences, is_experiment, read_experiment, tally
+from surefoot.report.figures import Figure
+from surefoot.report.markup import render_markdown
+from surefoot.report.reading import Record
+from surefoot.report.render import embed_json, figure_data, render
+
+SCRIPTS = ("curves.js",)
+
+
+def write_comparison_report(folder: Path) -> Path:
+    """Write ``report.html`` into an experiment's folder, finished or not.
+
+    Raises:
+        RunFolderError: no experiment there, or the page cannot be written.
+        MissingExtraError: Plotly is not installed.
+    """
+    folder = Path(folder)
+    if not is_experiment(folder):
+        raise RunFolderError(
+            f"{folder} is no experiment of 'surefoot compare': it holds neither comparison.json nor arms/"
+        )
+    path = folder / "report.html"
+    write_atomic(path, comparison_page(read_experiment(folder)))
+    return path
+
+
+def comparison_page(files: ExperimentFiles, links: dict[Path, str] | None = None, *, live: bool = False) -> str:
+    """The page as text.
+
+    Args:
+        files: what the folder holds.
+        links: pages of its runs, by their folders.
+        live: whether a server keeps it up to date.
+    """
+    from markupsafe import Markup
+
+    require("markdown_it", "report", "report.html")
+    gaps = list(files.gaps)
+    found = files.comparison
+    try:
+        tasks = [task_view(found, task) for task in found.get("tasks", ())]
+        verdicts = sentences(found) if found else []
+        overall = forest(found, found["pairs"], "forest all") if len(tasks) > 1 else None
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        gaps.append(
+            f"comparison.json cannot be shown ({type(error).__name__}: {error}): it is of another version or damaged."
+        )
+        found, tasks, verdicts, overall = {}, [], [], None
+    examples = files.examples()
+    done, begun = tally(files.runs)
+    return render(
+        "comparison.html",
+        SCRIPTS,
+        live=live,
+        name=files.name,
+        found=found,
+        facts=facts(found, done, begun),
+        verdicts=verdicts,
+        overall=overall,
+        tasks=tasks,
+        axes=AXES,
+        gaps=gaps,
+        states=states(files.runs, links or {}),
+        cards=[(arm, Markup(render_markdown(one.card))) for arm, one in examples.items() if one.card],
+        differing={"names": list(examples), "rows": arm_differences(examples)},
+        figure_json=Markup(embed_json(figure_data([*([overall] if overall else []), *_figures(tasks)]))),
+    )
+
+
+def task_view(found: Record, task: str) -> Record:
+    """Everything that is shown of a task."""
+    head, *rows = table(found, task)
+    pairs = found.get("pairs_by_task", {}).get(task) or found["pairs"]
+    colours = {arm: number % len(palette.ARMS) for number, arm in enumerate(found["arms"])}
+    return {
+        "name": task,
+        "head": head,
+        "rows": rows,
+        "colours": colours,
+        "curves": learning_curves(found, task),
+        "figures": [
+            figure
+            for figure in (
+                final_accuracy(found, task),
+                forest(found, pairs, f"forest {task}"),
+                pass_at_k(found, task),
+                *courses(found, task),
+            )
+            if figure.data
+        ],
+        "spent": [(arm, found["results"][task][arm]["spent"]) for arm in found["arms"]],
+    }
+
+
+def facts(found: Record, done: int, begun: int) -> list[tuple[str, str]]:
+    """What the experiment is, in a few words."""
+    shown: list[tuple[str, str]] = [
+        ("Runs", f"{done} finished" + (f", {begun - done} under way" if begun > done else ""))
+    ]
+    if found:
+        seeds, planned = len(found["seeds"]), len(found.get("seeds_planned") or found["seeds"])
+        shown = [
+            ("Baseline", str(found["baseline"])),
+            ("Arms", str(len(found["arms"]))),
+            ("Seeds", str(seeds) if seeds == planned else f"{seeds} of {planned}"),
+            ("Tasks", ", ".join(map(str, found["tasks"]))),
+            *shown,
+        ]
+    return shown
+
+
+def states(runs: tuple[RunState, ...], links: dict[Path, str]) -> list[Record]:
+    """How far each run is, in words."""
+    rows: list[dict[str, Any]] = []
+    for number, run in enumerate(runs):
+        planned = f" of {run.planned:,}" if run.planned else ""
+        state = f"finished, {run.steps:,} steps" if run.finished else f"step {run.steps:,}{planned}"
+        rows.append({"id": f"state-{number}", "run": run, "state": state, "link": links.get(run.folder)})
+    return rows
+
+
+def _figures(tasks: list[Record]) -> list[Figure]:
+    return [figure for task in tasks for figure in (*task["curves"].values(), *task["figures"])]
