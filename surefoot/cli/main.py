@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from surefoot import __version__
-from surefoot.cli import commands, experiments, options
+from surefoot.cli import commands, experiments, options, reproduce
 from surefoot.cli.output import forgiving_output
 from surefoot.errors import SurefootError
 from surefoot.training.threads import wait_passively
@@ -49,6 +49,7 @@ for command in (
     commands.cards,
     experiments.compare,
     experiments.fit,
+    reproduce.reproduce,
 ):
     app.command(epilog=commands.EPILOGS.get(command.__name__))(command)
 

@@ -107,7 +107,7 @@ CISPO_RARE = Claim(
     name="cispo-rare",
     title="CISPO keeps the gradient of rare tokens that the clip drops",
     paper="MiniMax, MiniMax-M1 (arXiv 2506.13585)",
-    hypothesis="After a few updates on a batch the clip has taken away the gradient of rare tokens in good answers; CISPO has not.",
+    hypothesis="After a few updates on a batch the clip has taken away the gradient of rare tokens in good answers, CISPO not.",
     criteria=(
         Criterion(
             "clip",

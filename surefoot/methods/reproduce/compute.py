@@ -45,7 +45,7 @@ DYNAMIC_SAMPLING = Claim(
     name="dynamic-sampling",
     title="dynamic sampling raises the signal of each step",
     paper=YU,
-    hypothesis="Refilling the batch until every prompt has right and wrong answers gives each update more rows with an advantage.",
+    hypothesis="Refilling the batch until every prompt has right and wrong answers gives updates more rows with an advantage.",
     criteria=(
         Criterion(
             "signal",
@@ -88,7 +88,7 @@ SOLVED_PROMPTS = Claim(
     name="solved-prompts",
     title="no-positive-resampling and the zero-variance filter save compute",
     paper=KHATRI,
-    hypothesis="Leaving out solved prompts and groups without signal makes samples worth more and updates smaller, at equal accuracy.",
+    hypothesis="Without solved prompts and groups without signal, samples are worth more and updates smaller, at equal accuracy.",
     criteria=(
         Criterion(
             "worth",
@@ -143,7 +143,7 @@ FORECAST = Claim(
     criteria=(
         Criterion(
             "error",
-            "mean absolute error of the predicted accuracy over the second half of the compute (16 evaluations of 192 x 4 samples)",
+            "mean absolute error of the predicted accuracy in the second half of the compute (evaluations of 192 x 4 samples)",
             "below",
             0.05,
             "the paper's own scatter is 2 points on 1000 problems x 16 samples; these evaluations alone have 2",

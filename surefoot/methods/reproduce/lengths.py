@@ -1,7 +1,7 @@
 """Length: what GRPO's normalisation rewards, the overlong penalty, and Kimi's reward for being short.
 
-The training runs are on two-digit additions after 0 to 12 idle characters (:mod:`surefoot.methods.reproduce.materials`): length is
-free there, and independent of whether the answer is right. About a fifth of the warm start's completions meets the budget.
+The training runs are on two-digit additions after 0 to 12 idle characters (:mod:`surefoot.methods.reproduce.materials`): length
+is free there, and the demonstrations draw it apart from whether the answer is right.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ WRONG_LENGTH_TRAINED = Claim(
     criteria=(
         Criterion(
             "grpo",
-            "growth of wrong answers under GRPO, last 5 steps minus first 5, tokens",
+            "growth of wrong answers under GRPO, last 5 steps minus first 5",
             "above",
             0.0,
             "the sign is the claim",

@@ -11,6 +11,7 @@ from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from surefoot.files import write_atomic, write_folder_atomic
 from surefoot.policy.embedded import CONTEXT, character_tokenizer
+from surefoot.policy.quiet import quiet
 from surefoot.seeds import derive, generator
 from surefoot.tasks.build import build_task
 from surefoot.tasks.config import TaskConfig
@@ -77,7 +78,7 @@ def experts_model(folder: Path, seed: int = 0) -> Path:
     path = folder / f"experts-{seed}"
 
     def fill(where: Path) -> None:
-        with torch.random.fork_rng(devices=[]):
+        with quiet(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive(seed, "experts"))
             Qwen3MoeForCausalLM(experts_config()).save_pretrained(where)
         character_tokenizer().save_pretrained(where)

@@ -113,7 +113,7 @@ DPPO_STABLE = Claim(
         ),
         Criterion(
             "better",
-            "held-out accuracy with the rounded engine, DPPO minus the clip on the same ratio",
+            "accuracy with the rounded engine, DPPO minus the clip on the same ratio",
             "above",
             -0.03,
             "not worse",

@@ -54,7 +54,7 @@ GDPO_TWO = Claim(
     criteria=(
         Criterion(
             "second",
-            "how often the second answer is right when the first has come to 90 %, GDPO minus GRPO on the sum (both start at 27 %)",
+            "how often the second answer is right when the first has come to 90 %, GDPO minus GRPO on the sum (from 27 %)",
             "above",
             0.2,
             "a third of the way from 27 to 90 %: less is a delay, not a loss",

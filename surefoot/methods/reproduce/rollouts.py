@@ -91,7 +91,7 @@ def gradient(policy: Policy, algorithm: Algorithm, groups: Sequence[Group], budg
     policy.model.zero_grad(set_to_none=True)
     for packed in pack(samples, batch.advantage[rows].tolist(), numbers, totals, max_tokens=LIMIT):
         found = token_logprobs(policy, packed, entropy=False)
-        policy_loss(algorithm, Tokens.on_policy(packed, found.logp), totals)[0].backward()  # type: ignore[no-untyped-call]
+        policy_loss(algorithm, Tokens.on_policy(packed, found.logp), totals)[0].backward()
     flat = [
         (torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1).double()
         for p in policy.model.parameters()

@@ -1,6 +1,6 @@
 """GSPO: the ratio of a whole row on a mixture of experts, whose routing an update changes.
 
-The variance is measured on random weights, which need no warm start: text of any length, one update, and the ratios of that update.
+The variance is measured on random weights, which need no warm start: text of any length, a few updates, and their ratios.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ GSPO_VARIANCE = Claim(
     name="gspo-variance",
     title="the sequence ratio varies less than the token ratio, the more so the longer the sequence (mixture of experts)",
     paper=ZHENG,
-    hypothesis="After an update that changes the routing, the variance of GSPO's ratio falls with length against the token ratio's.",
+    hypothesis="After an update that changes the routing, GSPO's ratio varies less, against the token ratio, the longer the row.",
     criteria=(
         Criterion(
             "slope",

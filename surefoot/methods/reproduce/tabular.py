@@ -1,9 +1,9 @@
 """Policies so small that every completion can be listed, so that an objective's expected gradient is exact.
 
-The objectives are the presets themselves: rewards go through their shaping and advantage, log-probabilities through their loss. All
-groups of G completions that a prompt can have are put into one batch, each weighted by its probability; the gradient of that batch
-is the expected gradient of a batch of one group. This holds for aggregations in which a row's coefficient depends on its own group
-alone, which is checked.
+The objectives are the presets themselves: rewards go through their shaping and advantage, log-probabilities through their
+loss. All groups of G completions that a prompt can have are put into one batch, each weighted by its probability; the gradient
+of that batch is the expected gradient of a batch of one group. This holds for aggregations in which a row's coefficient depends
+on its own group alone, which is checked.
 """
 
 from __future__ import annotations
@@ -207,13 +207,13 @@ def lengthy(logits: np.ndarray, budget: int) -> Listed:
         value = torch.nn.functional.logsigmoid(signs * theta[where])
         return torch.where(signs == 0, torch.zeros_like(value), value)
 
-    right = np.array([case[0] for case in cases], dtype=np.float64)
+    answers = np.array([case[0] for case in cases], dtype=np.float64)
     return Listed(
         torch.from_numpy(np.asarray(logits, dtype=np.float64)),
         logp,
         np.array([case[1] for case in cases]),
-        {"accuracy": right},
-        right == 1,
+        {"accuracy": answers},
+        answers == 1,
         budget,
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 
@@ -84,7 +86,7 @@ BASELINE_MODEL = Claim(
     name="baseline-model",
     title="a baseline reduces the variance of the gradient and adds no bias (embedded model)",
     paper=PAPER,
-    hypothesis="On a language model, too, RLOO's gradient varies less from prompt to prompt than REINFORCE's, with the same mean.",
+    hypothesis="On a language model, too, RLOO's gradient varies less from prompt to prompt than REINFORCE's, at the same mean.",
     criteria=(
         Criterion(
             "variance",
@@ -122,6 +124,8 @@ def measure_factor(bench: Bench, claim: Claim, seed: int) -> Measured:
         swapped = Group(group.prompt, group.samples, tuple(sorted(other.scores, key=lambda score: score.total)))
         others.append(_apart(gradient(begin.policy, grpo, [swapped], budget), factor * rloo))
         doctor.append(_apart(gradient(begin.policy, dr_grpo, [group], budget), (size - 1) / size / budget * rloo))
+    if not mixed:  # no prompt has right and wrong answers
+        return dict.fromkeys(("error", "dr_grpo", CONTROL), math.nan)
     return {"error": max(errors), "dr_grpo": max(doctor), CONTROL: float(np.mean(others))}
 
 
@@ -133,7 +137,7 @@ RLOO_GRPO = Claim(
     name="rloo-grpo",
     title="RLOO and GRPO agree up to their known factor",
     paper="Shao et al., DeepSeekMath (arXiv 2402.03300); Ahmadian et al. (arXiv 2402.14740); Liu et al. (arXiv 2503.20783)",
-    hypothesis="On policy, a prompt's gradient under GRPO is RLOO's times (G-1)/(G std), and under Dr. GRPO times (G-1)/(G L_max).",
+    hypothesis="On policy, a prompt's gradient under GRPO is RLOO's times (G-1)/(G std), under Dr. GRPO times (G-1)/(G L_max).",
     criteria=(
         Criterion(
             "error",
