@@ -112,11 +112,11 @@ def test_tables_and_the_page(tmp_path: Path) -> None:
     assert r"gain, a\|b" in markdown([head, row])
     page = tmp_path / "page.md"
     page.write_text(
-        "# Page\n\n<!-- claims -->\nold\n<!-- /claims -->\n\n<!-- results -->\n<!-- /results -->\n\nThe end.\n"
+        "# Page\n\n<!-- claims -->\nstale words\n<!-- /claims -->\n\n<!-- results -->\n<!-- /results -->\n\nThe end.\n"
     )
     write_page(page, [claim], [record])
     once = page.read_text()
-    assert "old" not in once and "| planted | title | 3 | 1 |" in once and once.endswith("The end.\n")
+    assert "stale words" not in once and "| planted | title | 3 | 1 |" in once and once.endswith("The end.\n")
     write_page(page, [claim], [record])
     assert page.read_text() == once
     write_page(page, [claim], [])

@@ -63,7 +63,7 @@ def number(value: float) -> str:
     >>> number(0.12345), number(231.4), number(2.1e-16), number(-0.0)
     ('0.123', '231', '2e-16', '0')
     """
-    if abs(value) < 1e-15 and value == 0:
+    if value == 0:
         return "0"
     if abs(value) < 1e-6:
         return f"{value:.0e}"
