@@ -1,4 +1,9 @@
-"""The clip: it holds several updates in the trust region, a higher bound keeps entropy, and it drops rare tokens (CISPO)."""
+"""The clip: it holds several updates in the trust region, a higher bound keeps entropy, and it drops rare tokens (CISPO).
+
+The setting of ``cispo-rare`` was mended once. With 32 prompts and rare tokens below a probability of 0.1 there were two of them
+in better answers for each seed (a model of characters is sure of nearly all of them), too few to measure anything; now there are
+128 prompts, and rare is below 0.3. The thresholds stayed.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +116,7 @@ CISPO_RARE = Claim(
     criteria=(
         Criterion(
             "clip",
-            "share of the unclipped push on rare tokens (probability below 0.1) of better answers that the clip leaves",
+            "share of the unclipped push on rare tokens (probability below 0.3) of better answers that the clip leaves",
             "below",
             0.8,
             "a fifth or more of it gone: enough to call rare tokens dropped",
@@ -128,7 +133,7 @@ CISPO_RARE = Claim(
     seeds=tuple(range(5)),
     seconds=60,
     measure=measure_rare,
-    settings={"prompts": 32, "group_size": 8, "epochs": 4, "updates": 4, "lr": 3e-4, "rare": 0.1, "common": 0.9},
+    settings={"prompts": 128, "group_size": 8, "epochs": 4, "updates": 4, "lr": 3e-4, "rare": 0.3, "common": 0.9},
 )
 
 
