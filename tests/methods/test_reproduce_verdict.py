@@ -16,7 +16,7 @@ BELOW = Criterion("cost", "cost", "below", 2.0, "why")
 
 
 def claim(*criteria: Criterion) -> Claim:
-    control = Control("control", -0.05, 0.05)
+    control = Control("control", -0.0625, 0.0625)
     return Claim("c", "c", "paper", "hypothesis", criteria or (ABOVE,), control, (0, 1, 2), 1, lambda *_: {})
 
 
@@ -45,7 +45,7 @@ def test_below_is_the_mirror_of_above() -> None:
 
 def test_a_control_that_moved_makes_any_result_inconclusive() -> None:
     for gains in ([0.30, 0.32, 0.31], [0.01, 0.02, 0.03]):
-        finding = judge(claim(), seeds(gains, control=0.06))
+        finding = judge(claim(), seeds(gains, control=0.07))
         assert finding.verdict == Verdict.INCONCLUSIVE and not finding.held
         assert finding.verdicts["gain"] != Verdict.INCONCLUSIVE  # what was measured is still said
     assert judge(claim(), seeds([0.3, 0.32, 0.31], control=0.05)).held  # the bound itself is within
