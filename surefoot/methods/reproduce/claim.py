@@ -101,7 +101,7 @@ class Claim:
         criteria: all of them must come out.
         control: what must not move.
         seeds: each is measured.
-        seconds: what it takes alone on two cores, without runs that another claim has made already.
+        seconds: what it takes with training runs of its own on two free cores, the warm starts being there.
         measure: ``(bench, claim, seed) -> values`` for every criterion, the control, and what else is worth keeping.
         settings: the numbers of the experiment.
         prepare: makes what all seeds need (training runs), before they are measured.

@@ -74,7 +74,7 @@ CLIP_REGION = Claim(
     ),
     control=Control("largest difference of a log-probability after one update, where the clip cannot act", 0.0, 1e-6),
     seeds=tuple(range(5)),
-    seconds=120,
+    seconds=50,
     measure=measure_region,
     settings={"prompts": 32, "group_size": 8, "epochs": 8, "updates": 4, "lr": 3e-4},
 )
@@ -131,7 +131,7 @@ CISPO_RARE = Claim(
     ),
     control=Control("the same share under the clip for tokens with a probability above 0.9", 0.95, 1.0 + 1e-9),
     seeds=tuple(range(5)),
-    seconds=60,
+    seconds=70,
     measure=measure_rare,
     settings={"prompts": 128, "group_size": 8, "epochs": 4, "updates": 4, "lr": 3e-4, "rare": 0.3, "common": 0.9},
 )

@@ -54,7 +54,7 @@ WRONG_LENGTH = Claim(
     ),
     control=Control("the same under GRPO with nothing but the division by the row's length taken out", 0.0, 1e-9),
     seeds=tuple(range(10)),
-    seconds=5,
+    seconds=1,
     measure=measure_drift,
     settings={"budget": 6, "group_size": 3},
 )

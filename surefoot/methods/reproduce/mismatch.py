@@ -82,7 +82,7 @@ DPPO_MASKS = Claim(
     ),
     control=Control("the largest such share when the engine has the trainer's weights", 0.0, 0.0),
     seeds=tuple(range(5)),
-    seconds=40,
+    seconds=15,
     measure=measure_masks,
     settings={"prompts": 32, "group_size": 8, "noise": 0.05, "rare": 0.1},
 )
@@ -159,7 +159,7 @@ FLOAT32_HEAD = Claim(
     ),
     control=Control("difference of the mismatch with and without the option for a float32 model, nats", -1e-6, 1e-6),
     seeds=tuple(range(5)),
-    seconds=60,
+    seconds=30,
     measure=measure_head,
     settings={"prompts": 16, "group_size": 8},
 )

@@ -69,7 +69,7 @@ GDPO_TWO = Claim(
     ),
     control=Control("the same difference when both rewards have the size 1", -0.1, 0.1),
     seeds=tuple(range(10)),
-    seconds=30,
+    seconds=5,
     measure=measure_two,
     settings={"small": 0.1, "start": -1.0, "steps": 600, "until": 0.9, "groups": 8, "group_size": 8, "lr": 0.5},
 )
@@ -113,7 +113,7 @@ MAXRL_WEIGHT = Claim(
     ),
     control=Control("that relative weight under RLOO, whose gradient is that of the success rate", 1 - 1e-9, 1 + 1e-9),
     seeds=tuple(range(10)),
-    seconds=10,
+    seconds=1,
     measure=measure_weight,
     settings={"group_size": 8, "hard": [0.02, 0.1], "easy": 0.5},
 )

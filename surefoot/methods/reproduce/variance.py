@@ -77,7 +77,7 @@ BASELINE_EXACT = Claim(
     ),
     control=Control("bias of either expected gradient over its length", 0.0, 1e-9),
     seeds=tuple(range(10)),
-    seconds=20,
+    seconds=5,
     measure=measure_exact,
     settings={"arms": 4, "group_size": 4},
 )
@@ -102,7 +102,7 @@ BASELINE_MODEL = Claim(
         1.0,
     ),
     seeds=tuple(range(5)),
-    seconds=60,
+    seconds=30,
     measure=measure_model,
     settings={"prompts": 64, "group_size": 8},
 )
@@ -154,7 +154,7 @@ RLOO_GRPO = Claim(
         float("inf"),
     ),
     seeds=tuple(range(3)),
-    seconds=40,
+    seconds=15,
     measure=measure_factor,
     settings={"prompts": 24, "group_size": 8},
 )
