@@ -113,7 +113,7 @@ SOLVED_PROMPTS = Claim(
 
 def measure_forecast(bench: Bench, claim: Claim, seed: int) -> Measured:
     """Fit the first part of the run, predict the rest; beside it, that everything stays as it is where the fit ends."""
-    runs = trained(bench, claim, seed, LONG, "scalerl", "unfiltered")
+    runs = trained(bench, claim, seed, LONG, "scalerl")
     run = runs.runs["scalerl"]
     points = [
         (
@@ -161,7 +161,7 @@ FORECAST = Claim(
     seconds=900,
     measure=measure_forecast,
     settings={"share": 0.5},
-    prepare=preparing(LONG, "scalerl", "unfiltered"),
+    prepare=preparing(LONG, "scalerl"),
 )
 
 CLAIMS = (DYNAMIC_SAMPLING, SOLVED_PROMPTS, FORECAST)
