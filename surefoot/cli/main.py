@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from surefoot import __version__
-from surefoot.cli import audit, commands, experiments, options, views
+from surefoot.cli import audit, commands, experiments, options, reproduce, views
 from surefoot.cli.output import forgiving_output
 from surefoot.errors import SurefootError
 from surefoot.training.threads import wait_passively
@@ -53,6 +53,7 @@ for command in (
     views.report,
     views.view,
     views.sample,
+    reproduce.reproduce,
 ):
     app.command(epilog=commands.EPILOGS.get(command.__name__))(command)
 

@@ -1,0 +1,115 @@
+"""``surefoot reproduce``: the claims of the papers behind the presets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from surefoot.cli import output
+from surefoot.cli.commands import Json, Quiet
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from surefoot.methods.reproduce.claim import Claim
+
+
+def reproduce(
+    claims: Annotated[
+        list[str] | None, typer.Argument(metavar="CLAIM", help="Names of claims.", show_default=False)
+    ] = None,
+    list_all: Annotated[bool, typer.Option("--list", help="List the claims and run nothing.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All claims.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Those without training runs: minutes, not hours.")] = False,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder that keeps results and runs.")] = Path(
+        "runs/reproduce"
+    ),
+    jobs: Annotated[int, typer.Option(min=0, help="Training runs at a time. [as many as there are free cores]")] = 0,
+    again: Annotated[bool, typer.Option("--again", help="Measure claims that are finished once more.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Run nothing, show what is finished.")] = False,
+    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the tables into this Markdown page.")] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Put claims of the papers to the test: reproduced, not reproduced, or inconclusive."""
+    from surefoot.cli.show import show_json
+    from surefoot.methods.reproduce.catalogue import CLAIMS, QUICK, find
+    from surefoot.methods.reproduce.store import Bench, results, run_claim
+    from surefoot.methods.reproduce.table import write_page
+
+    chosen = find([*(claims or ()), *(CLAIMS if every else QUICK if quick else ())])
+    if list_all or not (chosen or show or page):
+        _list(chosen or list(CLAIMS.values()), as_json)
+        return
+    bench = Bench(out, jobs, (lambda words: None) if quiet or as_json else _say)
+    if not show:
+        for claim in chosen:
+            run_claim(bench, claim, again=again)
+    shown = list(results(bench, {claim.name: claim for claim in chosen or CLAIMS.values()}))
+    if as_json:
+        show_json(shown)
+    else:
+        for record in shown:
+            show_finding(output.console(), record)
+    if page is not None:
+        write_page(page, CLAIMS.values(), list(results(bench, CLAIMS)))
+
+
+def _say(words: str) -> None:
+    import sys
+
+    print(words, file=sys.stderr)
+
+
+def _list(claims: Sequence[Claim], as_json: bool) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from surefoot.cli.show import show_json
+    from surefoot.methods.reproduce.table import listing
+
+    if as_json:
+        show_json([described(claim) for claim in claims])
+        return
+    head, *rest = listing(claims)
+    table = Table(box=None, pad_edge=False)
+    for i, name in enumerate(head):
+        table.add_column(name, no_wrap=i == 0, justify="right" if i > 1 else "left", overflow="fold")
+    for row in rest:
+        table.add_row(*map(escape, row))
+    output.console().print(table)
+
+
+def described(claim: Claim) -> dict[str, Any]:
+    """A claim as plain values: what it will be judged by, before anything runs."""
+    from dataclasses import asdict
+
+    words = {key: getattr(claim, key) for key in ("name", "title", "paper", "hypothesis", "seconds")}
+    return {
+        **words,
+        "criteria": [asdict(criterion) for criterion in claim.criteria],
+        "control": asdict(claim.control),
+        "seeds": list(claim.seeds),
+        "settings": dict(claim.settings),
+    }
+
+
+def show_finding(console: Console, record: dict[str, Any]) -> None:
+    """A finding in a few lines: what was claimed, what was measured, what the control did, the verdict."""
+    from surefoot.methods.reproduce.table import SIGNS, interval, number
+
+    lines = [f"{record['claim']}: {record['verdict'].upper()}", f"  {record['hypothesis']}"]
+    for criterion in record["criteria"]:
+        wanted = f"{SIGNS[criterion['side']].strip()} {number(criterion['threshold'])}"
+        lines.append(f"  {interval(criterion['interval'])}, claimed {wanted}: {criterion['quantity']}")
+    control = record["control"]
+    lines.append(
+        f"  control {'held' if control['held'] else 'MOVED'}, {interval(control['interval'])}: {control['quantity']}"
+    )
+    lines.append(f"  {record['paper']}; {len(record['seeds'])} seeds, {record['seconds']:.0f} s")
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    console.print()

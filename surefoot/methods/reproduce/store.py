@@ -1,0 +1,201 @@
+"""Runs claims and keeps what they measured: a folder for each, a line for each seed.
+
+``<out>/<claim>/seeds.jsonl`` holds what each seed measured, ``result.json`` the verdict; what claims share (warm starts, training
+runs) lies in ``<out>/runs``. A command that was killed goes on with the seed, and within it with the run, that it was at. A seed
+that was measured with the numbers that the claim has now is not measured again; the verdict is always made anew, so that a claim
+whose threshold changed is judged by the threshold in the code.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from surefoot.errors import RunFolderError
+from surefoot.files import append_lines, explained, read_lines, write_atomic
+from surefoot.methods.reproduce.claim import CONTROL, Claim, Finding, Measured, judge
+from surefoot.training.folder import environment
+
+SEEDS, RESULT = "seeds.jsonl", "result.json"
+
+
+def _silent(words: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where claims are measured.
+
+    Attributes:
+        folder: of everything.
+        jobs: training runs at a time, one thread each (0: as many as there are free cores).
+        say: gets a line whenever something is done.
+    """
+
+    folder: Path
+    jobs: int = 0
+    say: Callable[[str], None] = _silent
+
+    def of(self, claim: Claim) -> Path:
+        return self.folder / claim.name
+
+    @property
+    def runs(self) -> Path:
+        """Shared by the claims."""
+        return self.folder / "runs"
+
+
+def run_claim(bench: Bench, claim: Claim, *, again: bool = False) -> dict[str, Any]:
+    """Measure what is missing, judge, keep ``result.json`` and return it.
+
+    Args:
+        bench: where.
+        claim: which.
+        again: measure every seed anew; training runs that are finished stay.
+    """
+    folder = bench.of(claim)
+    with _alone(folder):
+        if again:
+            (folder / SEEDS).unlink(missing_ok=True)
+        _mend(folder / SEEDS)
+        done = measured(bench, claim)
+        missing = [seed for seed in claim.seeds if seed not in done]
+        if missing and claim.prepare is not None:
+            begin = _spent()
+            claim.prepare(bench, claim)
+            append_lines(folder / SEEDS, [_line(claim, None, {}, begin)])
+        for seed in missing:
+            begin = _spent()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of tasks and runs; they say nothing of the claim
+                values = claim.measure(bench, claim, seed)
+            append_lines(folder / SEEDS, [_line(claim, seed, values, begin)])
+            bench.say(f"{claim.name}, seed {seed}: {_spent() - begin:.0f} s of the processor")
+        record = result(bench, claim)
+        assert record is not None
+        write_atomic(folder / RESULT, json.dumps(record, indent=1, allow_nan=False) + "\n")
+    return record
+
+
+def _line(claim: Claim, seed: int | None, values: Measured, begin: float) -> dict[str, Any]:
+    kept = {key: value if isinstance(value, (int, float)) else list(value) for key, value in values.items()}
+    return {"digest": claim.digest, "seed": seed, "seconds": round(_spent() - begin, 2), "values": kept}
+
+
+def _spent() -> float:
+    """Seconds that one core has worked for this process and the runs that it has waited for; other work does not change it."""
+    return sum(os.times()[:4])
+
+
+def measured(bench: Bench, claim: Claim) -> dict[int, Measured]:
+    """What each seed of the claim measured with the numbers that the claim has now."""
+    return {
+        line["seed"]: line["values"]
+        for line in _lines(bench, claim)
+        if line["seed"] is not None and line["seed"] in claim.seeds
+    }
+
+
+def _lines(bench: Bench, claim: Claim) -> list[dict[str, Any]]:
+    return [line for line in read_lines(bench.of(claim) / SEEDS) if line["digest"] == claim.digest]
+
+
+def result(bench: Bench, claim: Claim) -> dict[str, Any] | None:
+    """The verdict over what was measured; None while a seed is missing."""
+    values = measured(bench, claim)
+    if any(seed not in values for seed in claim.seeds):
+        return None
+    finding = judge(claim, [values[seed] for seed in claim.seeds])
+    seconds = sum(line["seconds"] for line in _lines(bench, claim))
+    return record(finding, [values[seed] for seed in claim.seeds], seconds)
+
+
+def record(finding: Finding, values: list[Measured], seconds: float) -> dict[str, Any]:
+    """A finding as plain values, for ``result.json`` and for the table."""
+    claim = finding.claim
+    return {
+        "claim": claim.name,
+        "title": claim.title,
+        "paper": claim.paper,
+        "hypothesis": claim.hypothesis,
+        "verdict": str(finding.verdict),
+        "criteria": [
+            {
+                "key": criterion.key,
+                "quantity": criterion.quantity,
+                "side": criterion.side,
+                "threshold": criterion.threshold,
+                "why": criterion.why,
+                "interval": _finite(finding.intervals[criterion.key]),
+                "verdict": str(finding.verdicts[criterion.key]),
+            }
+            for criterion in claim.criteria
+        ],
+        "control": {
+            "quantity": claim.control.quantity,
+            "low": _bound(claim.control.low),
+            "high": _bound(claim.control.high),
+            "interval": _finite(finding.intervals[CONTROL]),
+            "held": finding.held,
+        },
+        "also": {
+            key: _finite(found)
+            for key, found in finding.intervals.items()
+            if key != CONTROL and key not in finding.verdicts
+        },
+        "seeds": list(claim.seeds),
+        "by_seed": [{key: _mean(value) for key, value in one.items()} for one in values],
+        "settings": json.loads(json.dumps(dict(claim.settings), default=str)),
+        "seconds": round(seconds, 1),
+        "environment": {key: value for key, value in environment().items() if key not in ("git", "command")},
+    }
+
+
+def _finite(numbers: Any) -> list[float | None]:
+    return [float(number) if math.isfinite(number) else None for number in numbers]
+
+
+def _bound(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def _mean(value: Any) -> float | None:
+    found = sum(value) / len(value) if hasattr(value, "__len__") else float(value)
+    return found if math.isfinite(found) else None
+
+
+def results(bench: Bench, claims: Mapping[str, Claim]) -> Iterator[dict[str, Any]]:
+    """The verdicts of the claims whose every seed was measured."""
+    for claim in claims.values():
+        found = result(bench, claim)
+        if found is not None:
+            yield found
+
+
+def _mend(file: Path) -> None:
+    """Take a torn last line off, which a killed command may have left and the next line would be glued to."""
+    if file.exists():
+        write_atomic(file, "".join(json.dumps(line) + "\n" for line in read_lines(file)))
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Only one command at a time measures a claim."""
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = (folder / ".lock").open("a", encoding="utf-8")
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunFolderError(f"another command is measuring {folder.name} in {folder}: wait for it") from None
+        yield

@@ -1,0 +1,66 @@
+"""`surefoot reproduce` on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from surefoot.cli.main import run
+from surefoot.methods.reproduce.catalogue import CLAIMS, QUICK
+
+PAGE = "<!-- claims -->\n<!-- /claims -->\n\n<!-- results -->\n<!-- /results -->\n"
+
+
+@pytest.fixture(autouse=True)
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_list_names_every_claim_and_runs_none(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["reproduce", "--list"]) == 0
+    listed = capsys.readouterr().out
+    assert all(name in listed for name in CLAIMS) and not any(workplace.iterdir())
+    assert run(["reproduce"]) == 0 and capsys.readouterr().out == listed
+
+
+def test_the_list_as_json_says_what_will_be_judged(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["reproduce", "wrong-length", "--list", "--json"]) == 0
+    (claim,) = json.loads(capsys.readouterr().out)
+    assert (
+        claim["name"] == "wrong-length"
+        and claim["criteria"][0]["threshold"] == 0.0
+        and claim["seeds"] == list(range(10))
+    )
+
+
+def test_an_unknown_claim_is_named_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["reproduce", "wrong-lenght"]) == 2
+    error = capsys.readouterr().err
+    assert "wrong-lenght" in error and "'wrong-length'" in error and "--list" in error
+
+
+def test_a_claim_runs_is_kept_and_fills_the_page(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (workplace / "page.md").write_text(PAGE)
+    assert run(["reproduce", "wrong-length", "--out", "kept", "--page", "page.md"]) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("wrong-length: REPRODUCED") and "control held" in told.out and "2503.20783" in told.out
+    assert "wrong-length, seed 9" in told.err
+    assert "| wrong-length | growth" in (workplace / "page.md").read_text()
+    assert run(["reproduce", "wrong-length", "--out", "kept", "--json"]) == 0
+    again = capsys.readouterr()
+    (record,) = json.loads(again.out)
+    assert record == json.loads((workplace / "kept" / "wrong-length" / "result.json").read_text()) and again.err == ""
+
+
+def test_show_runs_nothing(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["reproduce", "--all", "--show", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert not (workplace / "runs").exists()
+
+
+def test_quick_claims_are_those_without_training_runs() -> None:
+    assert 8 <= len(QUICK) < len(CLAIMS)
+    assert all(CLAIMS[name].prepare is None for name in QUICK)
