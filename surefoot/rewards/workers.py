@@ -30,6 +30,7 @@ from surefoot.errors import RewardError
 from surefoot.rewards.worker_handle import START_SECONDS, WorkerHandle
 
 _TRIES = 2
+_LOST_STARTS = 3
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,7 @@ class _Batch:
         self.waiting = deque(range(len(self.jobs)))
         self.tries = [0] * len(self.jobs)
         self.left = len(self.jobs)
+        self.lost_starts = 0
         self.selector = selectors.DefaultSelector()
 
     def run(self) -> list[Outcome]:
@@ -214,7 +216,9 @@ class _Batch:
         job = worker.job
         self._drop(worker)
         if job is None:
-            if not worker.ready:
+            self.lost_starts += not worker.ready
+            # One that was killed from outside says nothing of the next; one that ends by itself, or is killed each time, does.
+            if not worker.ready and (code >= 0 or self.lost_starts > _LOST_STARTS):
                 raise RewardError(f"a worker process ended while it started (exit code {code})")
         elif code == -signal.SIGXCPU:  # its own limit on CPU time
             self._settle(job, self._late())

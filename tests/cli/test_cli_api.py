@@ -98,7 +98,7 @@ def test_a_reward_of_another_form_is_refused_before_anything_is_written(workplac
 def test_own_task_and_prompts(workplace: Path) -> None:
     prompts = tuple(surefoot.Prompt(f"p{i}", f"{i}+1=", str(i + 1)) for i in range(8))
     task = surefoot.Task("mine", prompts[:6], prompts[6:])
-    result = surefoot.train("tiny.toml", task=task, reward=lambda p, c, a: a in c, train__steps=1)
+    result = surefoot.train("tiny.toml", task=task, reward=lambda p, c, a: c.strip() == a, train__steps=1)
     assert result.summary["after"]["problems"] == 2
 
 

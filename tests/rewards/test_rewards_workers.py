@@ -204,3 +204,19 @@ def test_what_cannot_work_is_said():
     for wrong in ({"workers": 0}, {"deadline": 0.0}, {"memory": -1}, {"recycle": 0}):
         with pytest.raises(RewardError, match="expected at least one worker, a positive deadline"):
             WorkerPool(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_worker_killed_while_it_starts_is_replaced(pool: WorkerPool) -> None:
+    killed: list[int] = []
+
+    def kill_the_first() -> None:
+        while not pool.processes():
+            time.sleep(0.001)
+        killed.append(pool.processes()[0])
+        os.kill(killed[0], signal.SIGKILL)
+
+    thread = threading.Thread(target=kill_the_first)
+    thread.start()
+    outcomes = pool.run(f"{JOBS}:double", [(k,) for k in range(20)])
+    thread.join()
+    assert [outcome.value for outcome in outcomes] == list(range(0, 40, 2)) and killed
