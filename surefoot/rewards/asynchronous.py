@@ -114,8 +114,13 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 @functools.cache
 def _started(process: int) -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="surefoot-rewards", daemon=True)
+    loop, over = asyncio.new_event_loop(), threading.Event()
+
+    def turn() -> None:
+        while not over.is_set():  # a coroutine can stop the loop, and every other call would wait for ever
+            loop.run_forever()
+
+    thread = threading.Thread(target=turn, name="surefoot-rewards", daemon=True)
     thread.start()
 
     def stop() -> None:
@@ -126,6 +131,7 @@ def _started(process: int) -> asyncio.AbstractEventLoop:
 
         with contextlib.suppress(Exception):  # a loop that somebody blocks
             asyncio.run_coroutine_threadsafe(cancel(), loop).result(timeout=1.0)
+        over.set()
         loop.call_soon_threadsafe(loop.stop)
         thread.join(timeout=1.0)
 

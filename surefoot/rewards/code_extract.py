@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 import warnings
 
-from surefoot.tasks.extraction import after_thought
+from surefoot.tasks.extraction import after_thought, fenced
 
-_BLOCK = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([^\n`]*)\n(.*?)^[ \t]*\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
 _PYTHON = ("python", "py", "python3")
 
 
@@ -25,7 +23,7 @@ def program_in(text: str, header: str = "") -> str | None:
     True
     """
     answer = after_thought(text)
-    blocks = [(match[2].strip().lower(), match[3]) for match in _BLOCK.finditer(answer)]
+    blocks = [(language.lower(), body) for language, body in fenced(answer)]
     for wanted in (_PYTHON, ("",)):
         bodies = [body for language, body in blocks if language.split(" ")[0] in wanted]
         if bodies:

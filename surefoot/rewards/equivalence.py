@@ -169,6 +169,8 @@ def _same_number(gold: str, a: Any, given: str, b: Any, digits: int) -> bool:
     import sympy
 
     a, b = _exact(a), _exact(b)
+    if a is sympy.nan or b is sympy.nan:  # 0/0 is an answer, and equal to nothing
+        return False
     if a == b:
         return True
     if a.is_finite is False or b.is_finite is False:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import defaultdict
+from collections.abc import Sequence
 
 from surefoot.metrics import StepReport
 
@@ -34,7 +35,15 @@ class Notes:
             totals, self._totals = self._totals, defaultdict(list)
         report = StepReport()
         for name, values in means.items():
-            report.add(name, math.fsum(values), len(values))
+            report.add(name, _sum(values), len(values))
         for name, values in totals.items():
-            report.total(name, math.fsum(values))
+            report.total(name, _sum(values))
         return report
+
+
+def _sum(values: Sequence[float]) -> float:
+    """NaN where there is none: inf - inf, and sums beyond every double."""
+    try:
+        return math.fsum(values)
+    except (OverflowError, ValueError):
+        return math.nan

@@ -55,7 +55,8 @@ def split_steps(text: str, how: str = "auto") -> list[tuple[int, int]]:
     "auto"          the first of tags, numbered (two or more), lines (two or more) that the text has, else sentences
     ==============  =================================================================================================
     """
-    tagged = [match.span(1) for match in _TAGGED.finditer(text)]
+    # Up to the last closing tag: behind it, every opening one would be looked for in vain to the end of the text.
+    tagged = [match.span(1) for match in _TAGGED.finditer(text, 0, text.rfind("</step>") + len("</step>"))]
     numbered = [match.start() for match in _NUMBERED.finditer(text)]
     if how == "auto":
         lines = sum(bool(line.strip()) for line in text.split("\n"))

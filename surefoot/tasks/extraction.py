@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from surefoot.tasks.numerals import first_numeral, last_numeral, read_numeral
@@ -20,9 +21,11 @@ _MARK_TEXT = re.compile(_SAYS, re.IGNORECASE)
 _MARK_NUMBER = re.compile(_SAYS + r"|(?<![=<>!])=(?!=)", re.IGNORECASE)
 _HASHES = re.compile(r"^[ \t]*#### ?(.*)$", re.MULTILINE)
 _STATED = re.compile(
-    r"\b(?:answer|result|solution)\s+is\b[ \t:*]*|\banswer\s*\**\s*:[ \t*]*|答案(?:是|为|：|:)[ \t]*", re.IGNORECASE
+    r"\b(?:answer|result|solution)\s+is\b[ \t:*]*|\banswer\s*+\**+\s*+:[ \t*]*|答案(?:是|为|：|:)[ \t]*", re.IGNORECASE
 )
 _SENTENCE = re.compile(r"(?<!\.)[.。!?](?=\s|$|\*)|\n|,?\s(?:because|since|which|where|so|as)\s|,\s(?:but|not)\s")
+_FENCE = re.compile(r"[ \t]*+(?P<mark>`{3,}+|~{3,}+)[ \t]*+(?P<info>[^\n`]*+)\n")
+_END = re.compile(r"(`{3,}+|~{3,}+)[`~]*")
 _INLINE = re.compile(r"\$\$?(.+?)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 
 PLACES = ("tag", "boxed", "hashes", "says", "number")
@@ -54,6 +57,39 @@ def after_thought(text: str) -> str:
     """The part of a completion that is meant to be read."""
     text = text.rpartition("</think>")[2]
     return "" if "<think>" in text else text
+
+
+def fenced(text: str) -> list[tuple[str, str]]:
+    """The closed blocks between fences of three or more ` or ~, as (what stands behind the opening fence, the lines).
+
+    It takes time in proportion to the text, however many fences are left open.
+
+    >>> fenced("so\\n```json\\n[1]\\n```\\n~~~\\nopen")
+    [('json', '[1]\\n')]
+    """
+    lines = re.findall(r"[^\n]*\n|[^\n]+", text)
+    ends = [_end(line) for line in lines]
+    # The longest of each character from a line on: a fence that none of them closes is not looked for.
+    longest = {
+        mark: [*accumulate((len(end) if end[:1] == mark else 0 for end in reversed(ends)), max, initial=0)][::-1]
+        for mark in "`~"
+    }
+    blocks, at = [], 0
+    while at < len(lines):
+        opening = _FENCE.fullmatch(lines[at])
+        at += 1
+        if opening is None or longest[opening["mark"][0]][at] < len(opening["mark"]):
+            continue
+        end = next(k for k in range(at, len(lines)) if ends[k].startswith(opening["mark"]))
+        blocks.append((opening["info"].strip(), "".join(lines[at:end])))
+        at = end + 1
+    return blocks
+
+
+def _end(line: str) -> str:
+    """The run of ` or ~ that a closing fence begins with; "" where the line is none."""
+    match = _END.fullmatch(line.strip())
+    return match[1] if match else ""
 
 
 def tagged(text: str) -> str | None:

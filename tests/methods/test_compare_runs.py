@@ -129,6 +129,29 @@ def test_arms_on_other_problems_are_refused(done: Experiment) -> None:
         compare(done, runs)
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (lambda lines: lines[:-1], "evaluated last after step 1, and has 2 steps"),
+        (lambda lines: [], "has no evaluations"),
+        (lambda lines: [*lines[:-1], lines[-1] | {"right": [3, 0, 0, 0]}], "does not count right samples"),
+        (lambda lines: [*lines[:-1], {"step": 2}], "cannot be read"),
+        (lambda lines: [{"right": [0] * 4}, *lines], "cannot be read"),
+    ],
+    ids=["cut", "empty", "more than all", "without results", "without a step"],
+)
+def test_a_run_that_somebody_has_changed_is_named(done: Experiment, changed: Any, said: str) -> None:
+    path = run_path(done.run(Job("addition", "coin", 1))) / "evaluations.jsonl"
+    before = path.read_bytes()
+    try:
+        path.write_text("".join(json.dumps(line) + "\n" for line in changed(read_lines(path))))
+        with pytest.raises(DataError, match=said) as error:
+            compare(done)
+        assert str(path.parent) in str(error.value)
+    finally:
+        path.write_bytes(before)
+
+
 def test_a_warm_up_is_made_once_and_started_from(tmp_path: Path) -> None:
     made = experiment(tmp_path, seeds=1, warm_up={"steps": 2, "batch": 2, "evaluation": {"problems": 2}})
     assert run_all(made) == []

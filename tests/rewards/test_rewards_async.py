@@ -154,6 +154,19 @@ class TestFailures:
             scores = grade(as_reward(leaves), COMPLETIONS)
             assert [s.status for s in scores].count(Status.OK) == 11 and "SystemExit" in scores[4].text
 
+    def test_one_that_stops_the_loop_holds_nobody_up(self):
+        async def stops(prompt, completion, answer):
+            if completion == "4":
+                asyncio.get_running_loop().stop()
+            await asyncio.sleep(0)
+            return 1.0
+
+        scores: list[Score] = []
+        caller = threading.Thread(target=lambda: scores.extend(grade(as_reward(stops), COMPLETIONS)), daemon=True)
+        caller.start()
+        caller.join(20.0)
+        assert totals(scores) == [1.0] * 12
+
     def test_all_that_raise_are_broken_and_so_is_a_batch(self):
         async def broken(prompt, completion, answer):
             raise KeyError("no")

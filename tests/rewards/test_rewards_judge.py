@@ -211,6 +211,23 @@ class TestTrouble:
             judged(judge(server), "x")
         assert error.value.scores[0].status is Status.ERROR
 
+    def test_a_reply_that_cannot_be_unpacked_is_asked_for_again(self, server: Server):
+        server.answer = lambda request, at: (
+            (200, b"no gzip", {"content-encoding": "gzip"}) if len(at.requests) == 1 else verdict(request, 7)
+        )
+        assert judged(judge(server), "an answer")[0].total == 0.7 and len(server.requests) == 2
+
+    @pytest.mark.parametrize("count", [10**400, -1, True, "7", None])
+    def test_a_count_of_tokens_that_is_none_breaks_nothing(self, server: Server, count: Any):
+        def answer(request: dict[str, Any], _: Server) -> tuple[int, Any, dict[str, str]]:
+            usage = {"prompt_tokens": count, "completion_tokens": 20}
+            return 200, reply(verdict(request, 7)) | {"usage": usage}, {}
+
+        server.answer = answer
+        reward = judge(server)
+        assert judged(reward, "an answer")[0].total == 0.7
+        assert notes_of(reward).sums["judge/tokens_out"] == 20
+
     def test_a_reply_that_was_cut_is_an_error(self, server: Server):
         server.answer = lambda request, _: (200, reply(verdict(request, 7), finish_reason="length"), {})
         with pytest.raises(BrokenRewardError, match="cut after max_tokens = 1024"):

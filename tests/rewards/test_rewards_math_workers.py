@@ -165,6 +165,12 @@ def test_large_and_honest_answers_are_computed(fine: str):
     assert is_safe(fine)
 
 
+@pytest.mark.parametrize("nothing", ["0/0", r"\frac{0}{0}", r"\infty-\infty", r"0\cdot\infty"])
+def test_what_has_no_value_is_wrong(nothing: str):
+    """A failure would leave the statistics, and cost less than a wrong answer."""
+    assert equivalence.equal("4", nothing, 6) is False and equivalence.equal("0", nothing, 6) is False
+
+
 def test_equal_needs_no_parent():
     """The worker's function, here in this process: the verdict is its own."""
     assert equivalence.equal(r"\frac{x}{2}", "0.5x", 6) and not equivalence.equal(r"\frac{x}{2}", "0.4x", 6)

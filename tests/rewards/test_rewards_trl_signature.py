@@ -218,3 +218,17 @@ def test_the_words_of_surefoot_stay_what_they_are():
         return [Score(1.0) for _ in prompts]
 
     assert type(as_reward(batch)).__name__ == "BatchReward"
+
+
+def test_metrics_that_have_no_sum_break_nothing():
+    """Infinities of both signs, over the calls of a step."""
+    values = iter([math.inf, -math.inf])
+
+    def logs(completions, log_metric, **columns):
+        log_metric("odd", next(values))
+        return [1.0] * len(completions)
+
+    reward = as_reward(logs)
+    for _ in range(2):
+        assert grade(reward, [Completion(Prompt("p", "?"), "x")])[0].total == 1.0
+    assert math.isnan(notes_of(reward).pairs["odd"][0])

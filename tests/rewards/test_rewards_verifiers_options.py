@@ -61,6 +61,7 @@ def test_each_is_a_frozen_value_that_says_what_it_is(name: str):
         ("regex", {"deadline": 0.0}, "seconds above 0"),
         ("json", {"schema": {"type": "objekt"}}, "is no JSON schema"),
         ("json", {"schema": object()}, "schema"),
+        ("json", {"deadline": 0.0}, "seconds above 0"),
         ("repetition", {"allowed": 1.0}, "allowed in [0, 1)"),
         ("language", {"language": "englsh"}, "Did you mean 'english'?"),
         ("steps", {"final": "judge"}, "final"),
@@ -145,6 +146,19 @@ def test_matching_that_backtracks_for_ever_ends_and_costs_no_other():
     scores = made.score([Completion(prompt, text) for text in ("ab", "a" * 200, "b", "aab")])
     assert [s.status for s in scores] == [Status.OK, Status.TIMEOUT, Status.OK, Status.OK]
     assert [s.correct for s in scores] == [True, None, False, True]
+
+
+def test_a_schema_that_takes_for_ever_costs_no_other():
+    schema = {"anyOf": [{"type": "string", "pattern": "^(a|aa)+b$"}, {"type": "number", "multipleOf": 0.5}]}
+    made = make_verifier("json", {"schema": schema, "deadline": 1.0})
+    texts = ('"ab"', f'"{"a" * 200}"', "1.5", "1.2", "9" * 4000, "1e400")
+    scores = made.score([Completion(Prompt("p", "?"), text) for text in texts])
+    assert [s.status for s in scores] == [Status.OK, Status.TIMEOUT] + [Status.OK] * 3 + [Status.NO_ANSWER]
+    assert [s.correct for s in scores] == [True, None, True, False, False, False]
+
+
+def test_a_number_beyond_every_double_is_no_json():
+    assert score("json", "[1e308]").correct and not score("json", "[1e400]").correct
 
 
 class TestLength:

@@ -78,17 +78,41 @@ Runs = dict[Job, RunRecord]
 
 
 def read_runs(experiment: Experiment) -> Runs:
-    """The finished runs of an experiment."""
+    """The finished runs of an experiment.
+
+    Raises:
+        DataError: the files of one are not those of a finished run.
+    """
     found: Runs = {}
     for job, line in finished(experiment).items():
         folder = run_path(experiment.run(job))
-        evaluations, metrics, timings = (
-            _by_step(folder / f"{name}.jsonl") for name in ("evaluations", "metrics", "timings")
-        )
-        if not evaluations:
-            raise DataError(f"the run {folder} has no evaluations: remove its line in finished.jsonl and run it again")
+        try:
+            evaluations, metrics, timings = (
+                _by_step(folder / f"{name}.jsonl") for name in ("evaluations", "metrics", "timings")
+            )
+            why = _unfinished(evaluations, metrics)
+        except (ValueError, KeyError, TypeError) as error:
+            why = f"cannot be read ({type(error).__name__}: {error})"
+        if why:
+            raise DataError(
+                f"the run {folder} {why}: remove the folder, and its line in finished.jsonl, and run it again"
+            )
         found[job] = RunRecord(evaluations, metrics, timings, line)
     return found
+
+
+def _unfinished(evaluations: Sequence[Mapping[str, Any]], metrics: Sequence[Mapping[str, Any]]) -> str:
+    """Why these are not the evaluations of a finished run; "" where they are."""
+    if not evaluations:
+        return "has no evaluations"
+    evaluated, trained = evaluations[-1]["step"], metrics[-1]["step"] if metrics else 0  # a budget may end a run early
+    if evaluated != trained:
+        return f"was evaluated last after step {evaluated}, and has {trained} steps"
+    for record in evaluations:
+        right = np.asarray(record["right"])
+        if right.ndim != 1 or right.dtype.kind != "i" or right.min() < 0 or right.max() > record["samples"]:
+            return f"has an evaluation after step {record['step']} that does not count right samples of each problem"
+    return ""
 
 
 def _by_step(path: Path) -> list[dict[str, Any]]:

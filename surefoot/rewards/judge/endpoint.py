@@ -79,7 +79,7 @@ class Endpoint:
             except TimeoutError:
                 trouble, pause = f"no reply within {self.config.attempt_seconds:g} s", 0.0
                 continue
-            except self._http.TransportError as error:
+            except self._http.RequestError as error:  # also a reply that cannot be unpacked
                 trouble, pause = f"{type(error).__name__}: {error}", 0.0
                 continue
             if status == 200:
@@ -122,7 +122,7 @@ class Endpoint:
         tokens = [
             usage.get(name, 0) if isinstance(usage, dict) else 0 for name in ("prompt_tokens", "completion_tokens")
         ]
-        tokens_in, tokens_out = (count if isinstance(count, int) and count >= 0 else 0 for count in tokens)
+        tokens_in, tokens_out = (count if isinstance(count, int) and 0 <= count < 2**53 else 0 for count in tokens)
         return Reply(text, tokens_in, tokens_out)
 
 

@@ -100,7 +100,7 @@ def read(config: JudgeConfig, question: Question, reply: str) -> Verdict:
     given, reason = _json(reply.strip(), answer) if config.reply == "json" else _tagged(answer, question.digest)
     try:
         score = float(given)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise MalformedReplyError(f"the judge's score is {given!r:.80}: expected a number") from None
     if isinstance(given, bool) or not math.isfinite(score) or not config.low <= score <= config.high:
         raise MalformedReplyError(f"the judge's score is {given!r:.80}: expected {config.low:g} to {config.high:g}")

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from surefoot.errors import RewardError
-from surefoot.extras import require
+from surefoot.errors import RewardError, SurefootError
 from surefoot.rewards.base import Completion
-from surefoot.rewards.verifiers.base import Verifier, judged, no_answer
-from surefoot.tasks.extraction import after_thought
-from surefoot.types import Prompt, Score
+from surefoot.rewards.matching import validator
+from surefoot.rewards.verifiers.base import Verifier, judged, no_answer, outside
+from surefoot.rewards.workers import Outcome, shared_pool
+from surefoot.tasks.extraction import after_thought, fenced
+from surefoot.types import Prompt, Score, Status
 
-_FENCED = re.compile(r"^[ \t]*```[ \t]*(?:json|JSON)?[ \t]*\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
+_WORK = "surefoot.rewards.matching"
 _MISSING = object()
 
 
@@ -23,12 +24,17 @@ _MISSING = object()
 class Json(Verifier):
     """The completion is JSON, whole or in its last fenced block, that follows a JSON schema (draft 2020-12).
 
-    Keys that come twice and NaN or Infinity, which JSON does not have, are wrong. A text that holds no JSON is
-    ``Status.NO_ANSWER``. A schema's references to other addresses are never fetched.
+    Keys that come twice, NaN or Infinity, which JSON does not have, and numbers beyond every double are wrong. A text that
+    holds no JSON is ``Status.NO_ANSWER``. A schema's references to other addresses are never fetched.
+
+    Whether data follow a schema is found out in a worker process: a ``pattern`` can backtrack for ever, and ``uniqueItems``
+    takes the square of the time, on a text that a policy wrote for it. One that takes longer than ``deadline`` is
+    ``Status.TIMEOUT``.
 
     Attributes:
         schema: the schema; empty takes the problem's metadata ``schema`` where there is one, and else any JSON.
         equal: whether the data must also equal the gold answer (numbers by value, objects without order).
+        deadline: seconds for one comparison with a schema.
     """
 
     name: ClassVar[str] = "json"
@@ -36,22 +42,28 @@ class Json(Verifier):
 
     schema: dict[str, Any] = field(default_factory=dict)
     equal: bool = False
+    deadline: float = 5.0
 
     def __post_init__(self) -> None:
+        if self.deadline <= 0:
+            raise outside("json", f"deadline = {self.deadline}", "seconds above 0")
         if self.schema and (why := _trouble(self.schema)):
             raise RewardError(f"the option schema of the verifier 'json' {why}")
 
     def verdict(self, completion: Completion) -> Score:
         text = after_thought(completion.text).strip()
-        blocks = _FENCED.findall(text)
+        blocks = [body for language, body in fenced(text) if language.lower() in ("", "json")]
         if not blocks and not text.startswith(("{", "[")) and _read(text) is _MISSING:
             return no_answer()
         text = blocks[-1].strip() if blocks else text
         data = _read(text)
         schema = self._schema(completion.prompt)
-        right = data is not _MISSING and (not schema or _follows(data, schema))
-        if right and self.equal:
-            right = _same(data, _gold(completion.prompt.answer))
+        right = data is not _MISSING and (not self.equal or _same(data, _gold(completion.prompt.answer)))
+        if right and schema:
+            outcome = _followed(text, schema, self.deadline)
+            if outcome.status != "ok":
+                return Score.failed(Status.TIMEOUT if outcome.status == "timeout" else Status.ERROR, outcome.text)
+            right = bool(outcome.value)
         return judged(right, text[:1000])
 
     def wants_gold(self) -> bool:
@@ -61,8 +73,10 @@ class Json(Verifier):
         schema = self._schema(prompt)
         if why := _trouble(schema) if schema else "":
             return f"comes with a schema that {why}"
-        if self.equal and schema and not _follows(_gold(prompt.answer), schema):
-            return "does not follow the schema"
+        if self.equal and schema:
+            outcome = _followed(json.dumps(_gold(prompt.answer)), schema, self.deadline)
+            if not outcome.value:
+                return f"does not follow the schema {outcome.text}".rstrip()
         return ""
 
     def _schema(self, prompt: Prompt) -> Mapping[str, Any]:
@@ -79,7 +93,7 @@ def _gold(answer: Any) -> Any:
 
 def _read(text: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_number)
     except (ValueError, RecursionError):
         return _MISSING
 
@@ -95,26 +109,26 @@ def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _validator(schema: Mapping[str, Any]) -> Any:
-    jsonschema = require("jsonschema", "json", "a schema of the verifier 'json'")
-    referencing = require("referencing", "json", "a schema of the verifier 'json'")
-    return jsonschema.Draft202012Validator(schema, registry=referencing.Registry())
+def _number(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text} is beyond every double")
+    return number
 
 
 def _trouble(schema: Mapping[str, Any]) -> str:
-    validator = _validator(schema)
     try:
-        validator.check_schema(schema)
+        validator(schema).check_schema(schema)
+    except SurefootError:
+        raise
     except Exception as error:
         return f"is no JSON schema: {str(error).splitlines()[0]}"
     return ""
 
 
-def _follows(data: Any, schema: Mapping[str, Any]) -> bool:
-    try:
-        return bool(_validator(schema).is_valid(data))
-    except RecursionError:
-        return False
+def _followed(text: str, schema: Mapping[str, Any], deadline: float) -> Outcome:
+    (outcome,) = shared_pool((_WORK,)).run(f"{_WORK}:follows", [(text, dict(schema))], deadline)
+    return outcome
 
 
 def _same(left: Any, right: Any) -> bool:
