@@ -200,7 +200,7 @@ def test_a_run_that_fails_is_told_with_its_reason(tmp_path: Path, monkeypatch: p
 
 TINY: dict[str, Any] = {
     "base_keys": {
-        "train": {"steps": 2, "prompts_per_step": 2, "group_size": 4},
+        "train": {"steps": 2, "prompts_per_step": 4, "group_size": 4},
         "evaluation": {"problems": 8, "samples": 4},
         "task": {"heldout_size": 8},
     },
