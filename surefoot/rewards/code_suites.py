@@ -22,7 +22,7 @@ import json
 import pickle
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from surefoot.errors import RewardError
@@ -75,13 +75,7 @@ def suite_of(prompt: Prompt) -> Suite:
     Raises:
         RewardError: no tests, or tests that cannot be read.
     """
-    gold = _loaded(prompt.answer)
-    if isinstance(gold, Mapping) and any(set(pair) <= set(gold) for pair in _PAIRS):
-        gold = [gold]
-    if isinstance(gold, (list, tuple)):
-        gold = {"test_list": gold}
-    if not (isinstance(gold, Mapping) and any(key in gold for key in _KEYS)):
-        gold = prompt.metadata
+    gold = _in_answer(prompt) or prompt.metadata
     try:
         suite = _read({**prompt.metadata, **gold}, prompt)
     except (KeyError, TypeError, ValueError, binascii.Error, zlib.error, pickle.UnpicklingError) as error:
@@ -95,6 +89,22 @@ def suite_of(prompt: Prompt) -> Suite:
             f"keys {', '.join(prompt.metadata) or '(none)'}; expected {_SHAPES}"
         )
     return suite
+
+
+def tests_aside(prompt: Prompt) -> Prompt:
+    """The prompt with the tests of its gold answer among the metadata, where ``suite_of`` finds them too."""
+    gold = _in_answer(prompt)
+    return prompt if gold is None else replace(prompt, answer=None, metadata={**prompt.metadata, **gold})
+
+
+def _in_answer(prompt: Prompt) -> Mapping[str, Any] | None:
+    """The tests that the gold answer holds; None where it is something else."""
+    gold = _loaded(prompt.answer)
+    if isinstance(gold, Mapping) and any(set(pair) <= set(gold) for pair in _PAIRS):
+        gold = [gold]
+    if isinstance(gold, (list, tuple)):
+        gold = {"test_list": gold}
+    return gold if isinstance(gold, Mapping) and any(key in gold for key in _KEYS) else None
 
 
 def _read(gold: Mapping[str, Any], prompt: Prompt) -> Suite:
