@@ -10,7 +10,7 @@ from surefoot.rewards.audit_findings import Finding, Severity, counted, examples
 from surefoot.rewards.audit_grading import Case, Grader, asks_model, inside
 from surefoot.rewards.audit_texts import Written, solution_of, writings
 from surefoot.rewards.base import Completion, Reward
-from surefoot.rewards.code_suites import tests_aside
+from surefoot.rewards.code_suites import with_tests_aside
 from surefoot.rewards.grade import grade, is_right
 from surefoot.tasks.base import Task
 from surefoot.types import Prompt, Score
@@ -147,7 +147,7 @@ def without_tests(reward: Reward, prompts: Sequence[Prompt]) -> list[Prompt]:
     """
     if not inside(reward, "gold_is_tests"):
         return list(prompts)
-    return [tests_aside(prompt) for prompt in prompts]
+    return [with_tests_aside(prompt) for prompt in prompts]
 
 
 def best_score(task: Task, reward: Reward, prompts: Sequence[Prompt]) -> list[tuple[str, Score] | None]:

@@ -91,7 +91,7 @@ def suite_of(prompt: Prompt) -> Suite:
     return suite
 
 
-def tests_aside(prompt: Prompt) -> Prompt:
+def with_tests_aside(prompt: Prompt) -> Prompt:
     """The prompt with the tests of its gold answer among the metadata, where ``suite_of`` finds them too."""
     gold = _in_answer(prompt)
     return prompt if gold is None else replace(prompt, answer=None, metadata={**prompt.metadata, **gold})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from surefoot.config import load
+from surefoot.config import load, validate
 from surefoot.methods import doctor
 from surefoot.methods.doctor import Check, agreement, examine, gold_answers, idle_run, wrong_answers
 from surefoot.rewards.functions import as_reward
@@ -48,6 +49,20 @@ def test_gold_is_worth_what_the_configuration_says(options: dict[str, float]) ->
     parts = assemble(config)
     assert gold_answers(config, parts)[0] == "ok"
     assert wrong_answers(config, parts)[0] == "ok"
+
+
+@pytest.mark.parametrize("verifier", ["math", "boxed", "tag", "number"])
+def test_bare_gold_answers_are_written_in_the_form_that_the_verifier_reads(tmp_path: Path, verifier: str) -> None:
+    file = tmp_path / "quiz.jsonl"
+    rows = [{"prompt": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(40)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    quiz = {"name": "file", "path": str(file), "heldout_share": 0.2, "heldout_size": 2}
+    for task in (
+        quiz,
+        {"name": "mixture", "parts": [{**quiz, "verifier": verifier}, {"name": "addition", "train_size": 8}]},
+    ):
+        config = validate(RunConfig, {"task": task, "reward": {"verifier": verifier if task is quiz else "auto"}})
+        assert gold_answers(config, assemble(config))[0] == "ok"
 
 
 def test_a_verifier_that_refuses_gold_answers(config: RunConfig, parts: Parts) -> None:
