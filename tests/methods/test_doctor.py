@@ -59,7 +59,10 @@ def test_bare_gold_answers_are_written_in_the_form_that_the_verifier_reads(tmp_p
     quiz = {"name": "file", "path": str(file), "heldout_share": 0.2, "heldout_size": 2}
     for task in (
         quiz,
-        {"name": "mixture", "parts": [{**quiz, "verifier": verifier}, {"name": "addition", "train_size": 8}]},
+        {
+            "name": "mixture",
+            "parts": [{**quiz, "options": {"verifier": verifier}}, {"name": "addition", "train_size": 8}],
+        },
     ):
         config = validate(RunConfig, {"task": task, "reward": {"verifier": verifier if task is quiz else "auto"}})
         assert gold_answers(config, assemble(config))[0] == "ok"

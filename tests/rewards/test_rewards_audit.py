@@ -251,13 +251,11 @@ def test_the_start_of_a_reward_is_not_counted_before_a_run():
     class Starts(Counts):
         def score(self, completions: Sequence[Completion]) -> list[Score]:
             if self.calls == 0:
-                time.sleep(2.0)
+                time.sleep(1.0)
             return super().score(completions)
 
     reward = Starts(lambda c, call, size: Score(float(c.text == c.prompt.answer), correct=c.text == c.prompt.answer))
-    assert audit_reward(sums(), reward, seconds=60.0).prompts == 12
-    reward.calls = 0
-    assert audit_reward(sums(), reward, seconds=1.9).prompts > 0
+    assert audit_reward(sums(), reward, seconds=0.9).prompts > 0
 
 
 def test_a_report_is_printed_as_a_table_and_shown_in_one_line():

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from surefoot.config import validate
 from surefoot.errors import RewardError
 from surefoot.rewards.base import Reward
 from surefoot.rewards.functions import as_reward
+from surefoot.tasks.config import TaskConfig
 from surefoot.training import audit as audit_module
 from surefoot.training.config import RunConfig
 from surefoot.training.health import rises_alone
@@ -56,7 +58,8 @@ def test_worked_solutions_that_say_the_answer_twice_pass_the_audit_before_a_run(
         "heldout_size": 4,
         "options": {},
     }
-    config = tiny(tmp_path, task=task, audit={"before": "stop", "seconds": 600}, train={"steps": 1})
+    config = tiny(tmp_path, audit={"before": "stop", "seconds": 600}, train={"steps": 1})
+    config = config.model_copy(update={"task": validate(TaskConfig, task)})
     report = json.loads((train(config).folder / "audit.json").read_text())
     assert report["failed"] is False and report["prompts"] > 0
 
