@@ -58,7 +58,7 @@ class Written:
 
 def writings(task: Task, prompt: Prompt) -> list[Written]:
     """The gold answer of a prompt in every form that is known; empty where there is none."""
-    gold = gold_of(prompt)
+    task, gold = task.of(prompt), gold_of(prompt)  # a mixture has no hook that one of its parts lacks
     found = []
     for form, hook in ((OWN, task.gold), (WORKED, _worked(task) or partial(solution_of, task))):
         text = _tried(hook, prompt)
@@ -72,7 +72,7 @@ def writings(task: Task, prompt: Prompt) -> list[Written]:
 def solution_of(task: Task, prompt: Prompt) -> str:
     """The worked solution that comes with a prompt: ``completion``, or ``solution`` where no verifier of the task's own
     gives that name a meaning; "" where there is none."""
-    found = prompt.metadata.get("completion")
+    task, found = task.of(prompt), prompt.metadata.get("completion")
     if found is None and task.verify is None and task.gold is None:
         found = prompt.metadata.get("solution")
     return found if isinstance(found, str) else ""
