@@ -90,7 +90,7 @@ def show_audit(console: Console, report: AuditReport) -> None:
             console.print(f"\n[{COLOURS[finding.severity]}]{finding.check}[/]", highlight=False)
             for example in finding.examples:
                 console.print(f"  {_line(example)}", highlight=False, markup=False, overflow="fold")
-    console.print(f"\n{_verdict(report)}", highlight=False, soft_wrap=True)
+    console.print(f"\n{report.verdict}", highlight=False, soft_wrap=True)
 
 
 def bars(finding: Finding) -> list[str]:
@@ -114,14 +114,3 @@ def _line(example: Example) -> str:
 def _short(text: Any, most: int = 24) -> str:
     shown = repr(str(text))
     return shown if len(shown) <= most else f"{shown[: most // 2]} ... {shown[-most // 2 :]}"
-
-
-def _verdict(report: AuditReport) -> str:
-    failures, warnings = len(report.of("fail")), len(report.of("warn"))
-    if failures:
-        return f"{_counted(failures, 'fault')}: `surefoot train` would stop here (audit.before)."
-    return f"No faults, {_counted(warnings, 'warning')}." if warnings else "No faults."
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

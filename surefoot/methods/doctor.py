@@ -24,6 +24,7 @@ from surefoot.policy.config import LoraConfig
 from surefoot.policy.loading import load_policy
 from surefoot.policy.logprob import token_logprobs
 from surefoot.policy.packing import count, pack
+from surefoot.rewards.audit_gold import best_score
 from surefoot.rewards.base import Completion, Reward
 from surefoot.rewards.grade import grade
 from surefoot.rewards.sandbox.backends import AUTOMATIC
@@ -145,17 +146,20 @@ def _without_number(evidence: str) -> str:
 
 
 def gold_answers(config: RunConfig, parts: Parts) -> tuple[Outcome, str]:
-    """The task's own answers must earn the full reward."""
+    """The task's own answers, in the form that the reward likes best, must earn the full reward."""
     prompts = _problems(parts)
     expected = config.reward.right + config.reward.format_weight
-    scores = grade(parts.reward, [Completion(prompt, gold(config, parts, prompt)) for prompt in prompts])
-    wrong = [i for i, score in enumerate(scores) if not (score.valid and math.isclose(score.total, expected))]
+    found = best_score(parts.task, parts.reward, prompts)
+    known = [(prompt, *best) for prompt, best in zip(prompts, found, strict=True) if best is not None]
+    if not known:
+        return "warn", f"none of {len(prompts)} problems has a gold answer or a worked solution to grade"
+    wrong = [one for one in known if not (one[2].valid and math.isclose(one[2].total, expected))]
     if not wrong:
-        return "ok", f"{len(prompts)} of {len(prompts)} problems: the gold answer is worth {expected:g}"
-    prompt, score = prompts[wrong[0]], scores[wrong[0]]
+        return "ok", f"{len(known)} of {len(prompts)} problems: the gold answer is worth {expected:g}"
+    prompt, text, score = wrong[0]
     return "fail", (
-        f"{len(wrong)} of {len(prompts)} gold answers are not worth {expected:g}; the first: "
-        f"{_short(gold(config, parts, prompt))} of problem {prompt.prompt_id} got {score.total:g} ({score.status}): "
+        f"{len(wrong)} of {len(known)} gold answers are not worth {expected:g}; the first: "
+        f"{_short(text)} of problem {prompt.prompt_id} got {score.total:g} ({score.status}): "
         "set another reward.verifier"
     )
 
@@ -176,15 +180,6 @@ def wrong_answers(config: RunConfig, parts: Parts) -> tuple[Outcome, str]:
                 f"{prompts[right[0]].prompt_id}: the reward can be had for nothing; set another reward.verifier"
             )
     return "ok", f"empty completions and repeated problems are worth nothing ({len(prompts)} problems each)"
-
-
-def gold(config: RunConfig, parts: Parts, prompt: Prompt) -> str:
-    """The completion that a perfect policy could write: a demonstration, or the answer as the verifier wants it."""
-    if parts.task.demonstrate is not None:
-        return parts.task.demonstrate(prompt, 0, 0.0)
-    answer = str(prompt.answer)
-    forms = {"boxed": f"\\boxed{{{answer}}}", "tag": f"<answer>{answer}</answer>"}
-    return forms.get(config.reward.verifier, answer)
 
 
 def template(parts: Parts) -> tuple[Outcome, str]:

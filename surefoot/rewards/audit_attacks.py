@@ -50,7 +50,9 @@ class Asked:
     def _others(self, index: int) -> tuple[list[str], str | None]:
         """Gold answers that differ from this prompt's, and a right completion with the first of them."""
         own, label = gold_of(self.prompts[index]), self.prompts[index].metadata.get("task")
+        solved = self.right[index]
         golds: dict[str, Written | None] = {}
+        solutions: list[str] = []  # of prompts without a gold answer: their tests are among the metadata
         for other, right in zip(
             [*self.prompts[index + 1 :], *self.prompts[:index]],
             [*self.right[index + 1 :], *self.right[:index]],
@@ -59,7 +61,10 @@ class Asked:
             gold = gold_of(other)
             if gold and gold != own and other.metadata.get("task") == label and len(golds) < 24:
                 golds[gold] = golds.get(gold) or right
-        return list(golds), next((right.text for right in golds.values() if right is not None), None)
+            elif not gold and right is not None and solved is not None and right.text != solved.text:
+                solutions.append(right.text)
+        texts = [right.text for right in golds.values() if right is not None] or solutions
+        return list(golds), texts[0] if texts else None
 
     def try_all(self) -> None:
         """Grade the exploits of a reward that does not say what is right, to see whether it grades them at all."""

@@ -60,7 +60,7 @@ class Finding:
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AuditReport:
     """What an audit of a task and its reward found.
 
@@ -94,9 +94,36 @@ class AuditReport:
     def failed(self) -> bool:
         return bool(self.of("fail"))
 
+    @property
+    def verdict(self) -> str:
+        """The report in a sentence."""
+        failures, warnings = len(self.of("fail")), len(self.of("warn"))
+        if failures:
+            return f"{_number(failures, 'fault')}: `surefoot train` would stop here (audit.before)."
+        if not self.prompts:
+            why = next(
+                (f": {f.text.removeprefix('nothing was tried: ')}" for f in self.findings if f.check == "time"), ""
+            )
+            return f"The reward was not audited, nothing was tried{why}."
+        return f"No faults, {_number(warnings, 'warning')}." if warnings else "No faults."
+
+    def __str__(self) -> str:
+        """The findings, a line each, and the verdict."""
+        width = max((len(finding.check) for finding in self.findings), default=0)
+        rows = [f"{one.severity:4}  {one.check:{width}}  {one.text}" for one in self.findings]
+        head = f"task {self.task}, reward {self.reward}, {self.prompts} prompts"
+        return "\n".join([head, "", *rows, "", self.verdict])
+
+    def __repr__(self) -> str:
+        return f"<AuditReport of task {self.task!r}, reward {self.reward!r}: {self.verdict}>"
+
     def record(self) -> dict[str, Any]:
         """The report as JSON holds it."""
         return {**asdict(self), "failed": self.failed}
+
+
+def _number(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def gold_of(prompt: Prompt) -> str:

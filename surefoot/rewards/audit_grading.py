@@ -80,18 +80,25 @@ class Grader:
         which = ", ".join(f"{number} {status}" for status, number in sorted(counts.items()))
         text = f"{counted(len(failed), self.seen, 'completions')} could not be graded ({which}): a run leaves such samples out"
         severity: Severity = "fail" if len(failed) == len(self.seen) else "warn"
+        if said := Counter(score.text for _, score in failed if score.text):
+            text += f"; most often: {said.most_common(1)[0][0]}"
         shown = examples((case.prompt, case.text, score) for case, score in failed)
         return Finding("grading", severity, text, shown, dict(counts))
 
 
 def asks_model(reward: Any) -> bool:
     """Whether a reward, or one inside of it, says that its gradings cost something (``asks_model = True``)."""
-    if getattr(reward, "asks_model", False):
+    return inside(reward, "asks_model")
+
+
+def inside(reward: Any, flag: str) -> bool:
+    """Whether a reward, or one inside of it, has a flag that is set."""
+    if getattr(reward, flag, False):
         return True
     parts = getattr(reward, "parts", ())
     inner = [getattr(reward, "verifier", None), getattr(reward, "reward", None)]
     inner += list(parts.values() if isinstance(parts, Mapping) else parts if isinstance(parts, (list, tuple)) else ())
-    return any(asks_model(one) for one in inner if one is not None)
+    return any(inside(one, flag) for one in inner if one is not None)
 
 
 def timing(grader: Grader) -> Finding | None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from surefoot.errors import SurefootError
 from surefoot.rewards.audit_findings import gold_of
 from surefoot.tasks.base import Task
-from surefoot.tasks.numerals import read_numeral
+from surefoot.tasks.numerals import read_numeral, values_in
 from surefoot.tasks.overlap import problem_text
 from surefoot.types import Finish, Prompt
 
@@ -57,15 +58,24 @@ class Written:
 
 def writings(task: Task, prompt: Prompt) -> list[Written]:
     """The gold answer of a prompt in every form that is known; empty where there is none."""
-    gold = gold_of(prompt)
+    task, gold = task.of(prompt), gold_of(prompt)  # a mixture has no hook that one of its parts lacks
     found = []
-    for form, hook in ((OWN, task.gold), (WORKED, _worked(task))):
+    for form, hook in ((OWN, task.gold), (WORKED, _worked(task) or partial(solution_of, task))):
         text = _tried(hook, prompt)
-        if text is not None:
+        if text:
             found.append(Written(form, text, _in_place(text, gold)))
     if gold:
         found += [Written(form, write(gold), write) for form, write in WRITINGS.items()]
     return found
+
+
+def solution_of(task: Task, prompt: Prompt) -> str:
+    """The worked solution that comes with a prompt: ``completion``, or ``solution`` where no verifier of the task's own
+    gives that name a meaning; "" where there is none."""
+    task, found = task.of(prompt), prompt.metadata.get("completion")
+    if found is None and task.verify is None and task.gold is None:
+        found = prompt.metadata.get("solution")
+    return found if isinstance(found, str) else ""
 
 
 def _in_place(text: str, gold: str) -> Writer | None:
@@ -134,8 +144,8 @@ def attacks(prompt: Prompt, right: Written | None, others: Sequence[str], other_
     if other_right is not None:
         made.append(Attack("other answer", "hold the answer of another prompt", False, (other_right,)))
     gold = gold_of(prompt)
-    if right is not None and gold and (cut := right.text.rfind(gold)) >= 0:
-        before = right.text[:cut]
+    before = "" if right is None or not gold else right.text.rpartition(gold)[0]
+    if before and not _holds(before, gold):
         made.append(Attack("truncated", "end before the answer", False, (before,), Finish.LENGTH))
     if len(options := _options(prompt, gold)) > 1:
         options = _around(options, gold)
@@ -145,6 +155,14 @@ def attacks(prompt: Prompt, right: Written | None, others: Sequence[str], other_
     if right is not None and gold:
         made += _with_gold(gold, right, others, other_right)
     return made
+
+
+def _holds(text: str, gold: str) -> bool:
+    """Whether a text says the gold answer, or the number that it is in other digits."""
+    numeral = read_numeral(gold)
+    if gold.casefold() in text.casefold():
+        return True
+    return numeral is not None and numeral.value is not None and numeral.value in values_in(text)
 
 
 _RANGES = (

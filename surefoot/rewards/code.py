@@ -70,6 +70,7 @@ class CodeTests:
     score_by: Literal["all", "share"] = "all"
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     pool: Sandbox | None = None
+    gold_is_tests: ClassVar[bool] = True  # a gold answer is nothing that a completion could say
     threads: ClassVar[int] = 1  # beside the one that samples; programs run in as many workers as the sandbox has
 
     def score(self, completions: Sequence[Completion]) -> list[Score]:

@@ -3,6 +3,7 @@
 ============  =========================================================================================================
 shape         keys
 ============  =========================================================================================================
+pairs         a list of ``{"stdin": ..., "stdout": ...}``, or of ``input`` and ``output``
 APPS          ``input_output`` (or ``inputs`` and ``outputs`` themselves), with ``fn_name`` where a function is called
 LiveCodeBench ``public_test_cases`` and ``private_test_cases``: lists of ``input``, ``output``, ``testtype``; the name
               of the function in ``metadata``; private tests also in the packed form of the data set
@@ -13,6 +14,7 @@ MBPP          ``test_list``, a list of assertions; ``test_setup_code`` or ``test
 
 from __future__ import annotations
 
+import ast
 import base64
 import binascii
 import io
@@ -20,14 +22,18 @@ import json
 import pickle
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from surefoot.errors import RewardError
-from surefoot.rewards.values import short
+from surefoot.rewards.values import one_line, short
 from surefoot.types import Prompt
 
-_SHAPES = "input_output, public_test_cases, test with entry_point, or test_list"
+_SHAPES = (
+    "inputs and outputs (two lists), a list of {stdin, stdout} or {input, output}, input_output, public_test_cases, test "
+    "with entry_point, or test_list (a list of assert statements)"
+)
+_PAIRS = (("stdin", "stdout"), ("input", "output"))
 _KEYS = ("input_output", "inputs", "public_test_cases", "private_test_cases", "test", "test_list")
 
 
@@ -64,16 +70,12 @@ class Suite:
 
 
 def suite_of(prompt: Prompt) -> Suite:
-    """The tests of a problem, from its gold answer (a mapping, a list of assertions, or either as JSON), else metadata.
+    """The tests of a problem, from its gold answer (a mapping, a list, or either as JSON), else metadata.
 
     Raises:
         RewardError: no tests, or tests that cannot be read.
     """
-    gold = _loaded(prompt.answer)
-    if isinstance(gold, (list, tuple)):
-        gold = {"test_list": gold}
-    if not (isinstance(gold, Mapping) and any(key in gold for key in _KEYS)):
-        gold = prompt.metadata
+    gold = _in_answer(prompt) or prompt.metadata
     try:
         suite = _read({**prompt.metadata, **gold}, prompt)
     except (KeyError, TypeError, ValueError, binascii.Error, zlib.error, pickle.UnpicklingError) as error:
@@ -89,6 +91,22 @@ def suite_of(prompt: Prompt) -> Suite:
     return suite
 
 
+def with_tests_aside(prompt: Prompt) -> Prompt:
+    """The prompt with the tests of its gold answer among the metadata, where ``suite_of`` finds them too."""
+    gold = _in_answer(prompt)
+    return prompt if gold is None else replace(prompt, answer=None, metadata={**prompt.metadata, **gold})
+
+
+def _in_answer(prompt: Prompt) -> Mapping[str, Any] | None:
+    """The tests that the gold answer holds; None where it is something else."""
+    gold = _loaded(prompt.answer)
+    if isinstance(gold, Mapping) and any(set(pair) <= set(gold) for pair in _PAIRS):
+        gold = [gold]
+    if isinstance(gold, (list, tuple)):
+        gold = {"test_list": gold}
+    return gold if isinstance(gold, Mapping) and any(key in gold for key in _KEYS) else None
+
+
 def _read(gold: Mapping[str, Any], prompt: Prompt) -> Suite:
     if gold.get("input_output") or "inputs" in gold:
         return _apps(_loaded(gold.get("input_output") or gold))
@@ -101,8 +119,35 @@ def _read(gold: Mapping[str, Any], prompt: Prompt) -> Suite:
     setup = gold.get("test_setup_code") or gold.get("test_imports") or ""
     setup = setup if isinstance(setup, str) else "\n".join(setup)
     tests = _loaded(gold.get("test_list") or gold.get("test") or ())
-    tests = (tests,) if isinstance(tests, str) else tuple(str(test) for test in tests)
+    tests = (tests,) if isinstance(tests, (str, Mapping)) else tuple(tests)
+    if any(isinstance(_loaded(test), Mapping) for test in tests):
+        return _pairs([_loaded(test) for test in tests], gold)
+    for test in tests:
+        _check_assertion(test)
     return Suite(sources=tests, setup=setup)
+
+
+def _pairs(tests: Sequence[Any], gold: Mapping[str, Any]) -> Suite:
+    """Tests that are mappings with what is given and what is expected."""
+    if any(isinstance(test, Mapping) and "testtype" in test for test in tests):
+        return _livecodebench({**gold, "public_test_cases": tests})
+    for given, expected in _PAIRS:
+        if all(isinstance(test, Mapping) and given in test and expected in test for test in tests):
+            inputs, outputs = [test[given] for test in tests], [test[expected] for test in tests]
+            return _apps({**gold, "inputs": inputs, "outputs": outputs})
+    raise ValueError(f"a test is {short(tests[0])}")
+
+
+def _check_assertion(test: Any) -> None:
+    """Refuse a test that asserts nothing: every program would pass it."""
+    if not isinstance(test, str):
+        raise ValueError(f"a test is {short(test)} ({type(test).__name__}), which is no assert statement")
+    try:
+        tree = ast.parse(test)
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        raise ValueError(f"the test {short(test)} is no Python ({one_line(error)})") from None
+    if not any(isinstance(node, ast.Assert) for node in ast.walk(tree)):
+        raise ValueError(f"the test {short(test)} has no assert statement, so that every program would pass it")
 
 
 def _apps(gold: Mapping[str, Any]) -> Suite:
@@ -163,4 +208,8 @@ def _loaded(value: Any) -> Any:
 
 
 def _lines(value: Any) -> str:
-    return value if isinstance(value, str) else "\n".join(str(line) for line in value)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (int, float)):
+        return str(value)
+    return "\n".join(str(line) for line in value)

@@ -51,6 +51,11 @@ def first_numeral(text: str) -> Numeral | None:
     return next(iter(_numerals(text)), None)
 
 
+def values_in(text: str) -> set[Fraction]:
+    """The values of all numbers of a text."""
+    return {numeral.value for numeral in _numerals(text) if numeral.value is not None}
+
+
 def read_numeral(text: str) -> Numeral | None:
     """The number that the whole text is (white space and dollar signs around it aside), or None.
 

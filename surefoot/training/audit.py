@@ -39,9 +39,10 @@ def audit_before(config: RunConfig, parts: Parts, folder: RunFolder, *, own: boo
     write_atomic(folder.path / "audit.json", json.dumps(report.record(), indent=1, ensure_ascii=True) + "\n")
     failures = [f"{finding.check}: {finding.text}" for finding in report.of("fail")]
     if failures and config.audit.before == "stop":
+        look = "`surefoot audit`" if own else "`surefoot.audit(task, reward=...)`"
         raise RewardError(
             f"the reward '{report.reward}' failed its audit on the task '{report.task}': {'; '.join(failures)}. See "
-            "`surefoot audit` for examples, and mend the reward or the data; or set audit.before = 'warn' to train all the same"
+            f"{look} for examples, and mend the reward or the data; or set audit.before = 'warn' to train all the same"
         )
     for finding in [*report.of("fail"), *report.of("warn")]:
         warnings.warn(f"audit of the reward '{report.reward}', {finding.check}: {finding.text}", stacklevel=2)

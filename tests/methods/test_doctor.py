@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from surefoot.config import load
+from surefoot.config import load, validate
 from surefoot.methods import doctor
 from surefoot.methods.doctor import Check, agreement, examine, gold_answers, idle_run, wrong_answers
 from surefoot.rewards.functions import as_reward
@@ -48,6 +49,24 @@ def test_gold_is_worth_what_the_configuration_says(options: dict[str, float]) ->
     parts = assemble(config)
     assert gold_answers(config, parts)[0] == "ok"
     assert wrong_answers(config, parts)[0] == "ok"
+
+
+@pytest.mark.parametrize("verifier", ["math", "boxed", "tag", "number"])
+def test_bare_gold_answers_are_written_in_the_form_that_the_verifier_reads(tmp_path: Path, verifier: str) -> None:
+    file = tmp_path / "quiz.jsonl"
+    rows = [{"prompt": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(40)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    quiz = {"name": "file", "path": str(file), "heldout_share": 0.2, "heldout_size": 2}
+    for task in (
+        quiz,
+        {
+            "name": "mixture",
+            "parts": [{**quiz, "options": {"verifier": verifier}}, {"name": "addition", "train_size": 8}],
+        },
+    ):
+        config = validate(RunConfig, {"task": task, "reward": {"verifier": verifier if task is quiz else "auto"}})
+        outcome, evidence = gold_answers(config, assemble(config))
+        assert outcome == "ok", evidence
 
 
 def test_a_verifier_that_refuses_gold_answers(config: RunConfig, parts: Parts) -> None:
@@ -157,14 +176,11 @@ def test_threads_that_are_chosen_say_why(monkeypatch: pytest.MonkeyPatch) -> Non
     assert f"(OMP_NUM_THREADS = {torch.get_num_threads()})" in doctor.threads()[1]
 
 
-def test_gold_of_a_task_without_demonstrations(config: RunConfig, parts: Parts) -> None:
-    task = replace(parts.task, demonstrate=None)
-    prompt = Prompt("p", "1+1=", "2")
-    written = {
-        verifier: doctor.gold(load(RunConfig, [], {"reward.verifier": verifier}), replace(parts, task=task), prompt)
-        for verifier in ("auto", "boxed", "tag", "exact", "number")
-    }
-    assert written == {"auto": "2", "boxed": r"\boxed{2}", "tag": "<answer>2</answer>", "exact": "2", "number": "2"}
+def test_gold_of_a_task_without_anything_to_grade(config: RunConfig, parts: Parts) -> None:
+    prompts = [Prompt("p", "Say something.")]
+    task = replace(parts.task, train=prompts, heldout=prompts, demonstrate=None, gold=None)
+    outcome, evidence = gold_answers(config, replace(parts, task=task))
+    assert outcome == "warn" and "none of 2 problems" in evidence
 
 
 @pytest.mark.parametrize(

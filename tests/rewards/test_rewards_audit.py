@@ -243,7 +243,38 @@ def test_texts_that_make_a_reward_raise_are_listed():
     def broken(prompt: str, completion: str, answer: str) -> bool:
         raise RuntimeError("no")
 
-    assert "grading" in failures(look(broken))
+    report = look(broken)
+    assert "grading" in failures(report) and "RuntimeError: no" in report["grading"].text
+
+
+def test_the_start_of_a_reward_is_not_counted_before_a_run():
+    class Starts(Counts):
+        def score(self, completions: Sequence[Completion]) -> list[Score]:
+            if self.calls == 0:
+                time.sleep(1.0)
+            return super().score(completions)
+
+    reward = Starts(lambda c, call, size: Score(float(c.text == c.prompt.answer), correct=c.text == c.prompt.answer))
+    assert audit_reward(sums(), reward, seconds=0.9).prompts > 0
+
+
+def test_a_report_is_printed_as_a_table_and_shown_in_one_line():
+    report = look(anywhere)
+    text = str(report)
+    assert text.splitlines()[0] == "task coins, reward anywhere, 12 prompts" and "fail  listing" in text
+    assert text.endswith(report.verdict) and len(text) < 5000
+    assert "\n" not in repr(report) and "faults" in repr(report)
+
+
+def test_a_judge_that_does_not_say_what_is_right_is_told_the_option():
+    class Judges(Counts):
+        asks_model = True
+
+    for verdict in (
+        lambda c, call, size: Score(0.5),
+        lambda c, call, size: Score(0.9 if c.prompt.answer in c.text else 0.1),
+    ):
+        assert "right_at_least" in look(Judges(verdict))["gold"].text
 
 
 def test_a_reward_without_a_notion_of_right_is_not_judged():
@@ -279,13 +310,15 @@ def test_a_slow_reward_and_one_that_asks_a_model_are_left_out_of_a_quick_look():
 
     report = look(slow, seconds=1.0)
     assert report.prompts == 0 and not report.failed and "too long" in report["time"].text
+    assert report["time"].severity == "warn" and "nothing was tried: one grading takes" in report.verdict
 
     class Asks(Counts):
         asks_model = True
 
     judge = Asks(lambda completion, call, size: Score(1.0))
     report = audit_reward(sums(), judge, seconds=1.0)
-    assert judge.calls == 0 and "asks a model" in report["time"].text
+    assert judge.calls == 0 and "asks a model" in report["time"].text and "without --quick" in report["time"].text
+    assert report["time"].severity == "warn" and "No faults" not in report.verdict
     assert audit_reward(sums(), judge).prompts == 12 and judge.calls > 0
 
 

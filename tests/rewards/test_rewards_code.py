@@ -36,7 +36,9 @@ def scores(sandbox: Sandbox, gold: Any, *texts: str, score_by: Any = "all", **pr
     return grade(verifier, [Completion(problem, text) for text in texts])
 
 
+PAIRS = [{"stdin": "1 2\n", "stdout": "3\n"}, {"stdin": "3 4\n", "stdout": "7\n"}]
 RIGHT = [
+    (PAIRS, "print(sum(map(int, input().split())))"),
     (SCRIPT, "a, b = map(int, input().split())\nprint(a + b)"),
     (SCRIPT, "import sys\nif __name__ == '__main__':\n    print(sum(int(x) for x in sys.stdin.read().split()))"),
     (json.dumps({"input_output": json.dumps(SCRIPT)}), "print(sum(map(int, input().split())))"),
@@ -48,6 +50,12 @@ RIGHT = [
     (ASSERTS, "def add(a, b): return a + b"),
     (ASSERTS["test_list"], "def add(a, b): return a + b"),
 ]
+
+
+@at_each_level
+def test_a_wrong_program_fails_tests_that_are_pairs(sandbox: Sandbox) -> None:
+    for gold in (PAIRS, json.dumps(PAIRS), [{"input": "1 2", "output": "3"}]):
+        assert scores(sandbox, gold, fenced("print('banana')"))[0].total == 0.0
 
 
 @at_each_level

@@ -13,7 +13,7 @@ import pytest
 from surefoot.errors import RewardError
 from surefoot.rewards.code_compare import same_output, same_value
 from surefoot.rewards.code_extract import program_in
-from surefoot.rewards.code_suites import Case, Suite, suite_of
+from surefoot.rewards.code_suites import Case, Suite, suite_of, with_tests_aside
 from surefoot.types import Prompt
 
 PROGRAMS = [
@@ -115,6 +115,8 @@ CALLS = [{"input": '[1, 2]\n"a"', "output": "[2]", "testtype": "functional"}]
 PACKED = base64.b64encode(zlib.compress(pickle.dumps(json.dumps(HIDDEN)))).decode()
 TWO = (Case("1\n", "2\n"), Case("3\n", "4\n"))
 
+PAIRS = [{"stdin": "1\n", "stdout": "2\n"}, {"stdin": "3\n", "stdout": "4\n"}]
+
 SUITES: list[tuple[Any, dict[str, Any], Suite]] = [
     ({"inputs": ["1\n", "3\n"], "outputs": ["2\n", "4\n"]}, {}, Suite(TWO)),
     ({"inputs": [["1", "2"]], "outputs": [["3"]]}, {}, Suite((Case("1\n2", "3"),))),
@@ -135,6 +137,14 @@ SUITES: list[tuple[Any, dict[str, Any], Suite]] = [
     ),
     (["assert f()"], {"test_setup_code": "import math"}, Suite(sources=("assert f()",), setup="import math")),
     ('["assert f()"]', {}, Suite(sources=("assert f()",))),
+    (PAIRS, {}, Suite(TWO)),
+    (json.dumps(PAIRS), {}, Suite(TWO)),
+    ([json.dumps(pair) for pair in PAIRS], {}, Suite(TWO)),
+    (PAIRS[0], {}, Suite(TWO[:1])),
+    ([{"input": "1\n", "output": "2\n"}, {"input": "3\n", "output": "4\n"}], {}, Suite(TWO)),
+    (None, {"test_list": [{"input": 1, "output": 2.5}]}, Suite((Case("1", "2.5"),))),
+    ([{"input": [1, [2]], "output": 3}], {"fn_name": "f"}, Suite((Case((1, [2]), 3),), "f")),
+    (STDIN + HIDDEN, {}, Suite(TWO)),
     (
         {"test_list": ["assert f()"], "test_imports": ["import a", "import b"]},
         {},
@@ -145,7 +155,8 @@ SUITES: list[tuple[Any, dict[str, Any], Suite]] = [
 
 @pytest.mark.parametrize("answer, metadata, suite", SUITES)
 def test_gold_tests_in_every_shape(answer: Any, metadata: dict[str, Any], suite: Suite) -> None:
-    assert suite_of(Prompt("p", "?", answer, metadata)) == suite
+    prompt = Prompt("p", "?", answer, metadata)
+    assert suite_of(prompt) == suite_of(with_tests_aside(prompt)) == suite and with_tests_aside(prompt).answer is None
 
 
 class Evil:
@@ -164,6 +175,14 @@ class Evil:
         ({"inputs": ["1"]}, "outputs"),
         ({"public_test_cases": CALLS}, "func_name"),
         ({"public_test_cases": "not packed"}, "cannot be read"),
+        ([{"stdin": "1", "expected": "2"}], "a test is .*expected inputs and outputs"),
+        ([PAIRS[0], {"input": "1", "output": "2"}], "a test is"),
+        (["f(1) == 2"], "no assert statement"),
+        (["it adds one"], "is no Python"),
+        ([1, 2], "no assert statement"),
+        ([["1", "2"]], "no assert statement"),
+        ("f(1) == 2", "no tests"),
+        ({"test": "f(1) == 2"}, "no assert statement"),
         ({"public_test_cases": base64.b64encode(zlib.compress(pickle.dumps(Evil()))).decode()}, "builtins.print"),
     ],
 )

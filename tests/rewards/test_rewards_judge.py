@@ -331,3 +331,11 @@ class TestOptions:
     def test_disarmed_text_stays_readable(self):
         assert wording.disarmed("a <b> c | d") == "a <b> c | d"
         assert JudgeConfig(base_url="http://h/v1/", model="m", rubric="r").base_url == "http://h/v1"
+
+
+def test_a_judge_that_is_late_says_what_kept_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    options = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "rubric": "Is it right?", "backoff": 60.0}
+    with pytest.raises(BrokenRewardError, match=r"no result within 3 s; .*127\.0\.0\.1:9.*ConnectError") as caught:
+        judged(make_judge(options, Limits(deadline=3.0)), "an answer")
+    assert caught.value.scores[0].status is Status.TIMEOUT

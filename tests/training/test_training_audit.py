@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
 import warnings
 from pathlib import Path
 
 import pytest
 
+from surefoot.config import validate
 from surefoot.errors import RewardError
 from surefoot.rewards.base import Reward
 from surefoot.rewards.functions import as_reward
+from surefoot.tasks.config import TaskConfig
 from surefoot.training import audit as audit_module
 from surefoot.training.config import RunConfig
 from surefoot.training.health import rises_alone
@@ -30,6 +33,35 @@ def test_a_leaky_reward_stops_a_run_before_it_has_a_folder(tmp_path: Path) -> No
     with pytest.raises(RewardError, match=r"inside: .*audit\.before = 'warn'"):
         train(tiny(tmp_path, audit={"before": "stop", "seconds": 600}), reward=contains())
     assert not (tmp_path / "tiny").exists()
+
+
+def test_a_reward_that_could_not_be_tried_is_a_warning(tmp_path: Path) -> None:
+    def slow(prompt: str, completion: str, answer: str) -> bool:
+        time.sleep(0.01)
+        return completion == answer
+
+    with pytest.warns(UserWarning, match="time: nothing was tried: one grading takes"):
+        train(tiny(tmp_path, audit={"before": "stop", "seconds": 0.01}, train={"steps": 1}), reward=as_reward(slow))
+
+
+def test_worked_solutions_that_say_the_answer_twice_pass_the_audit_before_a_run(tmp_path: Path) -> None:
+    rows = [
+        {"prompt": f"{a}+{b}=", "answer": str(a + b), "completion": f"{a}+{b}={a + b}\nThe answer is {a + b}"}
+        for a in range(10)
+        for b in range(5)
+    ]
+    (tmp_path / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = {
+        "name": "file",
+        "path": str(tmp_path / "sums.jsonl"),
+        "heldout_share": 0.2,
+        "heldout_size": 4,
+        "options": {},
+    }
+    config = tiny(tmp_path, audit={"before": "stop", "seconds": 600}, train={"steps": 1})
+    config = config.model_copy(update={"task": validate(TaskConfig, task)})
+    report = json.loads((train(config).folder / "audit.json").read_text())
+    assert report["failed"] is False and report["prompts"] > 0
 
 
 def test_a_leaky_reward_is_a_warning_where_that_is_asked(tmp_path: Path) -> None:

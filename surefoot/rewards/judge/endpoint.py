@@ -52,6 +52,7 @@ class Endpoint:
         if config.key_env and not self._key:
             raise RewardError(f"the judge's key_env = '{config.key_env}': set this environment variable to the key")
         self._client: Any = None
+        self.trouble = ""  # why the last request had no reply; "" where it had one
 
     async def ask(self, messages: tuple[Mapping[str, str], ...], response_format: dict[str, Any] | None) -> Reply:
         """The reply to a chat, asked for again while the endpoint is busy, down or slow.
@@ -78,13 +79,17 @@ class Endpoint:
                     status, headers, content = await self._post(body)
             except TimeoutError:
                 trouble, pause = f"no reply within {self.config.attempt_seconds:g} s", 0.0
+                self.trouble = trouble
                 continue
             except self._http.RequestError as error:  # also a reply that cannot be unpacked
                 trouble, pause = f"{type(error).__name__}: {error}", 0.0
+                self.trouble = self.hidden(trouble)
                 continue
             if status == 200:
+                self.trouble = ""
                 return self._read(content)
             trouble = f"HTTP {status}: {_message(content)}"
+            self.trouble = self.hidden(trouble)
             if status not in PASSING:
                 break
             pause = _seconds(headers.get("retry-after"))

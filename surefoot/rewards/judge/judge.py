@@ -11,7 +11,7 @@ from typing import Any
 from surefoot.config import validate
 from surefoot.errors import ConfigError, RewardError
 from surefoot.metrics import StepReport
-from surefoot.rewards.asynchronous import DEFAULT, Caller, Limits, forget
+from surefoot.rewards.asynchronous import DEFAULT, Caller, LateError, Limits, forget
 from surefoot.rewards.base import Completion
 from surefoot.rewards.functions import scores_of
 from surefoot.rewards.judge import wording
@@ -56,7 +56,13 @@ class Judge:
     def score(self, completions: Sequence[Completion]) -> list[Score]:
         questions = [wording.ask(self.config, completion) for completion in completions]
         calls = [lambda q=question: self._judge(q) for question in questions]
-        return scores_of(self.name, self._caller.all(calls))
+        return scores_of(self.name, [self._explained(outcome) for outcome in self._caller.all(calls)])
+
+    def _explained(self, outcome: Any) -> Any:
+        """A judgement that came too late, with what kept it."""
+        if not isinstance(outcome, LateError) or not self._endpoint.trouble:
+            return outcome
+        return LateError(f"{outcome}; the last request to {self.config.base_url} failed: {self._endpoint.trouble}")
 
     async def _judge(self, question: wording.Question) -> Score:
         key = hashlib.blake2b(json.dumps([self._settings, question.messages]).encode(), digest_size=16).hexdigest()
