@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -236,16 +237,17 @@ def test_what_is_saved_loads_merged_and_as_an_adapter(tmp_path: Path) -> None:
         load_policy(ModelConfig(path=str(tmp_path / "model" / "adapter")))
 
 
-def test_an_adapter_says_where_it_meets_another_base(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+def test_an_adapter_says_where_it_meets_another_base(tmp_path: Path) -> None:
     policy = lora()
     stir(policy.model)
     save_policy(policy, tmp_path / "model")
     path = str(tmp_path / "model" / "adapter")
 
     def told(**model: Any) -> list[str]:
-        recwarn.clear()
-        load_policy(ModelConfig(device="cpu", lora={"path": path}, **model))
-        return [str(one.message) for one in recwarn if "was trained on" in str(one.message)]
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            load_policy(ModelConfig(device="cpu", lora={"path": path}, **model))
+        return [str(one.message) for one in given if "was trained on" in str(one.message)]
 
     assert told() == []
     (merged_already,) = told(path=str(tmp_path / "model"))
