@@ -64,7 +64,11 @@ def test_lines_are_plain_and_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("ended", "said"),
-    [("budget.tokens", "80, ended by budget.tokens"), ("prompts", "80, ended since no prompt is left"), ("steps", "80\n")],
+    [
+        ("budget.tokens", "80, ended by budget.tokens"),
+        ("prompts", "80, ended since no prompt is left"),
+        ("steps", "80\n"),
+    ],
 )
 def test_the_table_says_what_ended_a_run_early(ended: str, said: str) -> None:
     table = "\n".join(line.rstrip() for line in show(result_table({**RESULT, "ended": ended})).splitlines())

@@ -52,7 +52,9 @@ def test_a_run_ends_when_its_budget_is_used_up(tmp_path: Path, budget: dict[str,
 def test_the_time_left_follows_the_budget(tmp_path: Path) -> None:
     """18 samples are 3 of 9 steps: after one, what is left takes two such steps, and after three nothing."""
     told: list[Progress] = []
-    result = train(validate(RunConfig, merge(BASE | {"runs": str(tmp_path)}, {"budget": {"samples": 18}})), watch=told.append)
+    result = train(
+        validate(RunConfig, merge(BASE | {"runs": str(tmp_path)}, {"budget": {"samples": 18}})), watch=told.append
+    )
     first = read_lines(result.folder / "timings.jsonl")[0]
     one = sum(value for key, value in first.items() if key != "step" and not key.startswith("tokens_"))
     left = [news.seconds_left for news in told if news.phase == "train"]
