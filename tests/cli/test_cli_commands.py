@@ -175,7 +175,8 @@ def test_the_model_of_a_run_is_measured_on_what_the_run_was_about(
 
 def test_an_evaluation_of_a_mixture_shows_each_part(surefoot: Callable[..., Outcome], workplace: Path) -> None:
     parts = "".join(
-        f"[[task.parts]]\nname = 'addition'\nlabel = '{label}'\noptions = {{ digits = {digits} }}\ntrain_size = 20\nheldout_size = 4\n"
+        f"[[task.parts]]\nname = 'addition'\nlabel = '{label}'\noptions = {{ digits = {digits} }}\n"
+        "train_size = 20\nheldout_size = 4\n"
         for label, digits in (("[one] digit", 1), ("two digits", 2))
     )
     (workplace / "mixed.toml").write_text(f"[task]\nname = 'mixture'\n{parts}[evaluation]\nproblems = 6\n")
