@@ -78,8 +78,9 @@ def test_words_and_table(done: Experiment) -> None:
     (line,) = sentences(found)
     assert line.startswith("No difference shown between coin and grpo")
     head, *rows = table(found, "addition")
+    assert head[1:3] == ["accuracy, %", "pass@2, %"]
     assert [len(row) for row in rows] == [len(head)] * 2 and {row[0] for row in rows} == {"grpo", "coin"}
-    assert [row[head.index("against grpo")] for row in rows if row[0] == "grpo"] == ["baseline"]
+    assert [row[head.index("against grpo, points")] for row in rows if row[0] == "grpo"] == ["baseline"]
 
 
 def test_more_seeds_run_only_what_is_new(done: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
