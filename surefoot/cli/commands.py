@@ -235,10 +235,21 @@ def _free(folder: Path) -> Path:
 
 
 def read_config(schema: Any, files: Sequence[Path], pairs: Sequence[str] | None, context: typer.Context) -> Any:
-    """The configuration that files and dotted options make, in this order."""
+    """The configuration that files and dotted options make, in this order.
+
+    Raises:
+        ConfigError: see :func:`surefoot.config.load`; a file of problems in the place of a configuration.
+    """
     from surefoot.cli import options
     from surefoot.config import load
+    from surefoot.errors import ConfigError
+    from surefoot.tasks.readers import kind_of
 
+    for file in files:
+        if kind_of(file):
+            raise ConfigError(
+                f"{file} is a data file, not a configuration, which is TOML: give it as --task.name file --task.path {file}"
+            )
     return load(schema, list(files), options.read(pairs or (), schema, options.declared(context.command)))
 
 

@@ -39,7 +39,10 @@ def compare(
         return
     failed: list[News] = []
     if not show:
-        failed = run_all(made, (lambda news: None) if quiet or as_json else _Told())
+        told = None if quiet or as_json else _Told()
+        if told is not None:
+            told.begins(made)
+        failed = run_all(made, told or (lambda news: None))
     found = write_comparison(made)
     page = _page(made.folder)
     if as_json:
@@ -60,11 +63,21 @@ def _plan(made: Experiment) -> None:
 
 
 class _Told:
-    """A line on standard error for each run that is over, with the time that the rest will take."""
+    """Lines on standard error: what there is to do, and each run that is over with the time that the rest will take."""
 
     def __init__(self) -> None:
         self.begin = time.monotonic()
         self.before: int | None = None
+
+    def begins(self, made: Experiment) -> None:
+        """How many runs are done and to do, and where those that an earlier command began go on."""
+        from surefoot.methods.compare.schedule import finished, under_way
+
+        done, jobs = finished(made), list(made.jobs())
+        print(f"{len(done)} of {len(jobs)} runs are done, {len(jobs) - len(done)} to do", file=sys.stderr, flush=True)
+        for job in jobs:
+            if job not in done and (step := under_way(made, job)) is not None:
+                print(f"{job}: goes on from step {step}", file=sys.stderr, flush=True)
 
     def __call__(self, news: News) -> None:
         from surefoot.report.wording import countdown, duration
@@ -123,7 +136,7 @@ def fit(
     start: Annotated[float, typer.Option(help="Leave points with less compute out.")] = 0.0,
     initial: Annotated[float | None, typer.Option(help="Reward before training. [the first evaluation]")] = None,
     ceiling: Annotated[float, typer.Option(help="The largest reward that there can be.")] = 1.0,
-    holdout: Annotated[float, typer.Option(help="Share of the compute that is fitted to predict the rest.")] = 0.5,
+    holdout: Annotated[float, typer.Option(help="Share of the compute that is fitted; the rest is held out.")] = 0.5,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw points, curves and bands (.svg or .png).")
     ] = None,
@@ -141,6 +154,7 @@ def fit(
         from surefoot.report.fit_plot import plot_fits
 
         plot_fits([(points, one) for points, one, _ in found], plot)
+        print(f"surefoot: wrote {plot}", file=sys.stderr)
     if as_json:
         show_json([record for *_, record in found])
         return

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from surefoot.report.summary import from_result
 from surefoot.report.terminal import result_table
@@ -32,7 +33,7 @@ def show_run(console: Console, folder: Path, result: Mapping[str, Any], confiden
 
 
 def show_evaluation(console: Console, record: Mapping[str, Any], confidence: float) -> None:
-    """avg@k and pass@k with their interval, and what became of the completions."""
+    """avg@k and pass@k with their interval, avg@k of each part of a mixture, and what became of the completions."""
     level = f"{100 * confidence:g} % interval"
     table = Table(box=None, pad_edge=False)
     for column in ("measure", "value", level):
@@ -45,6 +46,9 @@ def show_evaluation(console: Console, record: Mapping[str, Any], confidence: flo
         bounds = value if isinstance(value, Mapping) else {"value": value}
         ends = interval(bounds.get("low"), bounds.get("high")) if "low" in bounds else ""
         table.add_row(f"pass@{k}", percent(bounds["value"]), ends)
+    for label, part in record.get("tasks", {}).items():
+        name = Text(f"avg@{record['samples']}, {label} ({part['problems']} problems)")
+        table.add_row(name, percent(part["accuracy"]), interval(part["low"], part["high"]))
     console.print(table)
     facts = _grid()
     facts.add_row("problems", f"{record['problems']} x {record['samples']} samples")

@@ -92,7 +92,7 @@ def add_adapters(model: Any, config: ModelConfig) -> None:
     """The adapters that the configuration asks for, read from a folder or new; the model's own weights are then frozen."""
     lora = config.lora
     if lora.path is not None:
-        load_adapter(model, lora.path)
+        load_adapter(model, lora.path, config.path)
     elif lora.rank:
         attach(model, LoraSpec(lora.rank, lora.alpha, lora.rslora), lora.target_modules, config.seed)
 

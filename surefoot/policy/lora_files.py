@@ -2,12 +2,17 @@
 
 What is written here, ``peft.PeftModel.from_pretrained`` reads, and the other way round. PEFT knows many variants of an
 adapter; one that computes something else than W x + s B A x is refused by the key that asks for it.
+
+An adapter means nothing without its base, and PEFT keeps only the base's name. A third file, ``base.json``, which PEFT does not
+read, holds a hash of the base's weights, so that another base does not go unnoticed.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +22,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from surefoot.errors import ModelError
-from surefoot.policy.lora import LoraSpec, adapt, adapters, linear_layers, sizes
+from surefoot.policy.lora import LoraSpec, adapt, adapters, base_parameters, linear_layers, sizes
+from surefoot.policy.policy import digest_of
 
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+CONFIG, WEIGHTS, BASE = "adapter_config.json", "adapter_model.safetensors", "base.json"
 NAME = re.compile(r"base_model\.model\.(?P<layer>.+)\.lora_(?P<factor>[AB])\.weight")
 # Keys that do not change what a finished adapter computes, or that are read here. Any other must be unset.
 UNDERSTOOD = frozenset(
@@ -57,7 +63,7 @@ def save_adapter(model: Any, folder: Path, base: str) -> None:
 
     Args:
         model: a model with adapters.
-        folder: where the two files go.
+        folder: where the files go.
         base: what the adapters belong to: a folder or a hub name.
     """
     layers = adapters(model)
@@ -82,6 +88,14 @@ def save_adapter(model: Any, folder: Path, base: str) -> None:
         for letter, factor in zip("AB", layer.factors, strict=True)
     }
     save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+    kept = {id(parameter) for parameter in base_parameters(model)}
+    found = [(name, parameter) for name, parameter in model.named_parameters() if id(parameter) in kept]
+    (folder / BASE).write_text(json.dumps(describe_base(found, base), indent=2) + "\n")
+
+
+def describe_base(parameters: Sequence[tuple[str, Tensor]], name: str) -> dict[str, str]:
+    """What ``base.json`` holds: the model's name, the type of its weights and their hash, which depends on that type."""
+    return {"model": name, "dtype": str(parameters[0][1].dtype), "weights": digest_of(parameters)}
 
 
 def targets(model: Any) -> list[str]:
@@ -93,8 +107,13 @@ def targets(model: Any) -> list[str]:
     return list(adapted) if ambiguous else sorted(last)
 
 
-def load_adapter(model: Any, path: str) -> None:
+def load_adapter(model: Any, path: str, base: str = "") -> None:
     """Give a model the adapters of a folder.
+
+    Args:
+        model: without adapters.
+        path: the folder.
+        base: what the model is called (``model.path``); a warning says where the adapters were trained on another one.
 
     Raises:
         ModelError: files that are missing or malformed, a variant of LoRA that is not understood, layers that the model
@@ -113,11 +132,38 @@ def load_adapter(model: Any, path: str) -> None:
     linear = linear_layers(model)
     for name, pair in factors.items():
         check_layer(name, pair, linear.get(name), spec, where, type(model).__name__)
+    if trained_on := other_base(model, folder, base):
+        warnings.warn(
+            f"{where} was trained on {trained_on}, and model.path = '{base}' is not that model: its product is added to weights "
+            "that it was not made for (to those of a merged model a second time): name its own base as model.path",
+            UserWarning,
+            stacklevel=2,
+        )
     # In the order of the model, as new adapters are: what a run state holds does not depend on the order in a file.
     for name, layer in adapt(model, spec, [name for name in linear if name in factors]).items():
         with torch.no_grad():
             for letter, factor in zip("AB", layer.factors, strict=True):
                 factor.copy_(factors[name][letter])
+
+
+def other_base(model: Any, folder: Path, base: str) -> str:
+    """What the adapter of a folder was trained on, where that is not this model; else nothing.
+
+    Weights decide where the folder has their hash, in the type that they have here; otherwise the last part of the names
+    does, since the same model lies in many places.
+    """
+    try:
+        held = json.loads((folder / BASE).read_text(encoding="utf-8"))
+        name, dtype, weights = (str(held[key]) for key in ("model", "dtype", "weights"))
+    except (OSError, ValueError, KeyError, TypeError):
+        settings = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        name, dtype, weights = str(settings.get("base_model_name_or_path") or ""), "", ""
+    here = list(model.named_parameters())
+    if here[0][1].dtype == getattr(torch, dtype.removeprefix("torch."), None):
+        if digest_of(here) == weights:
+            return ""
+        return f"other weights of '{name}'" if name == base else f"'{name}'"
+    return f"'{name}'" if name and base and Path(name).name != Path(base).name else ""
 
 
 def read_spec(folder: Path, where: str) -> LoraSpec:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -94,12 +95,17 @@ class Policy:
 
     def checksum(self) -> str:
         """Hash of the names, shapes, dtypes and bytes of all parameters (tied ones once)."""
-        digest = hashlib.blake2b(digest_size=16)
-        for name, parameter in self.model.named_parameters():
-            digest.update(f"{name}{tuple(parameter.shape)}{parameter.dtype}".encode())
-            flat = parameter.detach().cpu().contiguous().reshape(-1)
-            digest.update(flat.view(torch.uint8).numpy().data)
-        return digest.hexdigest()
+        return digest_of(self.model.named_parameters())
+
+
+def digest_of(parameters: Iterable[tuple[str, torch.Tensor]]) -> str:
+    """Hash of names, shapes, dtypes and bytes."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, parameter in parameters:
+        digest.update(f"{name}{tuple(parameter.shape)}{parameter.dtype}".encode())
+        flat = parameter.detach().cpu().contiguous().reshape(-1)
+        digest.update(flat.view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def turn_end(tokenizer: Any) -> int | None:

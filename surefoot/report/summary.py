@@ -45,6 +45,7 @@ class Summary:
         tokens_generated, tokens_trained: totals, rollouts only.
         generated_per_second: tokens per second of the phase ``generate``.
         trained_per_second: tokens per second of the phase ``train``.
+        ended: what ended the run: ``"steps"``, ``"prompts"``, ``"budget.tokens"`` ...; empty where it is not known.
     """
 
     before: Accuracy | None
@@ -58,6 +59,7 @@ class Summary:
     tokens_trained: float | None
     generated_per_second: float | None
     trained_per_second: float | None
+    ended: str = ""
 
     @property
     def gain(self) -> float | None:
@@ -107,6 +109,7 @@ def from_result(result: Mapping[str, Any]) -> Summary:
         tokens_trained=trained,
         generated_per_second=_rate(generated, seconds.get("generate")),
         trained_per_second=_rate(trained, seconds.get("train")),
+        ended=str(result.get("ended") or ""),
     )
 
 

@@ -159,7 +159,7 @@ def result_table(result: Mapping[str, Any], report: Path | None = None, confiden
             table.add_row(name, _accuracy(one, confidence))
     if summary.gain is not None:
         table.add_row("difference", _difference(summary, confidence))
-    table.add_row("steps", wording.count(summary.steps), end_section=True)
+    table.add_row("steps", f"{wording.count(summary.steps)}{_ended(summary.ended)}", end_section=True)
     _add_speed(table, summary)
     for index, phase in enumerate(summary.phases):
         row = f"{wording.duration(phase.seconds):>12}  {wording.percent(phase.share):>7}"
@@ -167,6 +167,13 @@ def result_table(result: Mapping[str, Any], report: Path | None = None, confiden
     if report is not None:
         table.add_row("report", Text(str(report), overflow="fold"))
     return table
+
+
+def _ended(what: str) -> str:
+    """Why a run ended before its steps were done."""
+    if what == "prompts":
+        return ", ended since no prompt is left to sample"
+    return f", ended by {what}" if what.startswith("budget.") else ""
 
 
 def text_table(rows: Sequence[Sequence[str]], width: int = WIDTH) -> list[list[str]]:

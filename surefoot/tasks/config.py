@@ -19,7 +19,9 @@ class TaskConfig(Section):
         "or 'mixture'",
     )
     path: str | None = Field(
-        None, description="of 'file': JSONL, JSON, CSV or Parquet; of 'hub:...': a local copy, a file or a folder"
+        None,
+        description="of 'file': JSONL, JSON, CSV or TSV (each also .gz), or Parquet; of 'hub:...': a local copy, a file or a "
+        "folder",
     )
     heldout_path: str | None = Field(
         None, description="file of held-out problems; without it a part is split off by hash"

@@ -34,9 +34,9 @@ class BudgetConfig(Section):
         0.0, ge=0, description="seconds of everything but evaluations (0: no bound); no two runs are alike"
     )
 
-    def used_up(self, spent: Mapping[str, float]) -> bool:
-        """Whether something of it is gone."""
-        return any(0 < getattr(self, unit) <= spent.get(unit, 0.0) for unit in UNITS)
+    def used_up(self, spent: Mapping[str, float]) -> str | None:
+        """The first unit of which everything is gone, if there is one."""
+        return next((unit for unit in UNITS if 0 < getattr(self, unit) <= spent.get(unit, 0.0)), None)
 
     def share(self, spent: Mapping[str, float]) -> float:
         """How much of it is gone, in [0, 1]; 0 without bounds."""

@@ -148,12 +148,30 @@ class Journal:
         self.times.append(record)
         self.tell("train")
 
-    def used_up(self) -> bool:
-        """Whether the budget of the run is gone. Seconds come from the log, and from the clock for the step under way."""
+    def ended(self) -> str | None:
+        """What ends the run here: ``"steps"``, ``"prompts"`` (none is left), ``"budget.tokens"`` ...; None: it goes on."""
+        if self.state.step >= self.config.train.steps:
+            return "steps"
+        if self.state.exhausted:
+            return "prompts"
+        unit = self.config.budget.used_up(self.spent())
+        return None if unit is None else f"budget.{unit}"
+
+    def spent(self) -> dict[str, float]:
+        """What counts against the budget. Seconds come from the log, and from the clock for the step under way."""
         done = self.times[-1]["step"] if self.times else 0
         records = [*self.times, self.clock.seconds] if self.state.step > done else self.times
         seconds = sum(_seconds(record) - record.get("evaluate", 0.0) for record in records)
-        return self.config.budget.used_up({**self.state.spent, "seconds": seconds})
+        return {**self.state.spent, "seconds": seconds}
+
+    def seconds_left(self) -> float | None:
+        """From the median step so far, for the steps that remain or for what remains of the budget, whichever is less."""
+        if not self.times:
+            return None
+        steps = float(self.config.train.steps - self.state.step)
+        if share := self.config.budget.share(self.spent()):
+            steps = min(steps, self.state.step * (1 - share) / share)
+        return statistics.median(_seconds(record) for record in self.times) * steps
 
     def finish(self) -> dict[str, Any]:
         """Write and return ``result.json``."""
@@ -169,6 +187,7 @@ class Journal:
             "difference": difference(before, after, self.config.evaluation),
             "best": {"step": self.state.best_step, "accuracy": self.state.best} if self.evaluations else None,
             "steps": self.state.step,
+            "ended": self.ended(),
             "updates": self.state.updates,
             "seconds": seconds,
             "spent": self.state.spent,
@@ -181,10 +200,10 @@ class Journal:
     def tell(self, phase: str) -> None:
         if self.watch is None:
             return
-        took = [_seconds(record) for record in self.times]
-        left = statistics.median(took) * (self.config.train.steps - self.state.step) if took else None
         accuracy = self.evaluations[-1]["accuracy"] if self.evaluations else None
-        self.watch(Progress(self.state.step, self.config.train.steps, self.reward, accuracy, left, phase))
+        self.watch(
+            Progress(self.state.step, self.config.train.steps, self.reward, accuracy, self.seconds_left(), phase)
+        )
 
 
 def _numbers(record: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -51,7 +51,8 @@ class RunResult:
 
     Attributes:
         folder: the run folder; the trained model is in ``folder / "model"``.
-        summary: the content of ``result.json``: evaluations before and after, steps, seconds by phase, tokens.
+        summary: the content of ``result.json``: evaluations before and after, steps, what ended the run, seconds by
+            phase, tokens.
     """
 
     folder: Path
@@ -131,7 +132,7 @@ def _run(
         if not journal.evaluations:
             journal.evaluate()
         size = parameters(parts.policy.model)
-        last = state.step >= config.train.steps or state.exhausted or journal.used_up()
+        last = journal.ended() is not None
         while not last:
             state.step += 1
             rollouts = collect(config, parts, learner.algorithm, source, state, clock)
@@ -143,7 +144,7 @@ def _run(
             measure_cost(state.spent, rollouts.everything, report, size)
             state.exhausted = not source.left(state.step)
             journal.step(rollouts, batch, report, learner.details)
-            last = state.step >= config.train.steps or state.exhausted or journal.used_up()
+            last = journal.ended() is not None
             if last or (config.evaluation.every and state.step % config.evaluation.every == 0):
                 journal.evaluate()
             if reset_if_due(learner, state, journal.evaluations):

@@ -14,7 +14,8 @@ class Progress:
         steps: steps in all.
         reward: mean reward of the last step's samples; None before the first.
         accuracy: held-out accuracy at the last evaluation; None before the first.
-        seconds_left: estimate from the median step so far; None before the first step has been timed.
+        seconds_left: estimate from the median step so far and what is left of steps and budget; None before the first step has
+            been timed.
         phase: ``"train"``, ``"evaluate"``, ``"warm-up"`` or ``"save"``.
     """
 

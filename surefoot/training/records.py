@@ -57,6 +57,8 @@ def batch_records(
 ) -> list[dict[str, Any]]:
     """The first groups of a batch, whole, as far as ``limit`` samples reach; the first of them with their tokens.
 
+    The very first record also has the text that the model read (``rendered``), with template and worked examples.
+
     Args:
         step, groups, batch: what was trained on.
         limit: samples at most.
@@ -77,6 +79,8 @@ def batch_records(
                 record["tokens"] = token_record(sample, pieces, advantage, details.rows.get(row))
             records.append(record)
             row += 1
+    if records:
+        records[0]["rendered"] = renderer.text(groups[0].prompt)
     return records
 
 
@@ -90,6 +94,8 @@ def heldout_records(
         for sample, score in zip(samples, scores, strict=True)
     ]
     records = [sample_record(step, prompt, sample, score, renderer) for prompt, sample, score in graded[:limit]]
+    if records:
+        records[0]["rendered"] = renderer.text(graded[0][0])
     pieces = Pieces(renderer.tokenizer)
     for record, (_, sample, _) in list(zip(records, graded, strict=False))[:token_details]:
         record["tokens"] = token_record(sample, pieces)

@@ -44,6 +44,7 @@ def rows(folder: Path, *records: object) -> str:
     [
         (["missing.toml"], ["missing.toml does not exist"]),
         (["."], ["is a folder"]),
+        (["shop.csv"], ["shop.csv is a data file", "--task.name file --task.path shop.csv"]),
         (["tiny.toml", "--train.step", "3"], ["unknown option --train.step. Did you mean '--train.steps'?"]),
         (["tiny.toml", "--train.steps"], ["--train.steps has no value"]),
         (["tiny.toml", "--train.steps", "many"], ["train.steps = 'many'", "integer"]),

@@ -171,3 +171,29 @@ def test_the_model_of_a_run_is_measured_on_what_the_run_was_about(
     done = surefoot("evaluate", str(folder / "model"))
     assert done.code == 0 and f"task addition, verifier auto (from {folder / 'config.toml'})" in done.out
     assert "4 x 1 samples" in done.out
+
+
+def test_an_evaluation_of_a_mixture_shows_each_part(surefoot: Callable[..., Outcome], workplace: Path) -> None:
+    parts = "".join(
+        f"[[task.parts]]\nname = 'addition'\nlabel = '{label}'\noptions = {{ digits = {digits} }}\n"
+        "train_size = 20\nheldout_size = 4\n"
+        for label, digits in (("[one] digit", 1), ("two digits", 2))
+    )
+    (workplace / "mixed.toml").write_text(f"[task]\nname = 'mixture'\n{parts}[evaluation]\nproblems = 6\n")
+    done = surefoot("evaluate", "embedded", "mixed.toml")
+    assert done.code == 0, done.err
+    record = json.loads(surefoot("evaluate", "embedded", "mixed.toml", "--json").out)
+    assert set(record["tasks"]) == {"[one] digit", "two digits"}
+    for label, part in record["tasks"].items():
+        value = re.escape(f"{100 * part['accuracy']:.1f} %")
+        assert re.search(rf"avg@1, {re.escape(label)} \({part['problems']} problems\) +{value}", done.out)
+
+
+def test_fit_says_where_the_plot_is(surefoot: Callable[..., Outcome], workplace: Path) -> None:
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("scipy")
+    rows = "".join(f"{n},{0.2 + 0.4 * n / (n + 900):.4f}\n" for n in (0, 300, 700, 1500, 3000, 6000, 12000))
+    (workplace / "points.csv").write_text("compute,reward\n" + rows)
+    done = surefoot("fit", "points.csv", "--plot", "curve.svg", "--json")
+    assert done.code == 0 and "wrote curve.svg" in done.err and (workplace / "curve.svg").stat().st_size > 0
+    assert json.loads(done.out)[0]["points"] == 6

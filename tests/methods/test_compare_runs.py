@@ -20,7 +20,7 @@ from surefoot.files import read_lines
 from surefoot.methods.compare import schedule
 from surefoot.methods.compare.experiment import Experiment, Job, make_experiment
 from surefoot.methods.compare.results import compare, complete_seeds, read_runs, write_comparison
-from surefoot.methods.compare.schedule import FINISHED, News, run_all
+from surefoot.methods.compare.schedule import FINISHED, News, run_all, under_way
 from surefoot.methods.compare.sentences import sentences, table
 from surefoot.training.folder import run_path
 from tests.methods.test_compare_experiment import BASE
@@ -78,8 +78,9 @@ def test_words_and_table(done: Experiment) -> None:
     (line,) = sentences(found)
     assert line.startswith("No difference shown between coin and grpo")
     head, *rows = table(found, "addition")
+    assert head[1:3] == ["accuracy, %", "pass@2, %"]
     assert [len(row) for row in rows] == [len(head)] * 2 and {row[0] for row in rows} == {"grpo", "coin"}
-    assert [row[head.index("against grpo")] for row in rows if row[0] == "grpo"] == ["baseline"]
+    assert [row[head.index("against grpo, points")] for row in rows if row[0] == "grpo"] == ["baseline"]
 
 
 def test_more_seeds_run_only_what_is_new(done: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,3 +198,23 @@ def test_killed_it_goes_on(tmp_path: Path) -> None:
     assert run_all(made, told.append) == []
     assert told[0].record is not None and told[0].record["resumed"] and told[0].record["steps"] == 40
     assert [record["step"] for record in read_lines(metrics)] == list(range(1, 41))
+
+
+def test_the_command_says_what_there_is_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from surefoot.cli.experiments import _Told
+
+    made = experiment(tmp_path)
+    first, second, *rest = made.jobs()
+    for job, states in ((first, ["step-000002", "step-000010", ".step-000011.9.tmp"]), (second, [])):
+        folder = run_path(made.run(job))
+        for name in states:
+            (folder / "state" / name).mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.toml").touch()
+    assert [under_way(made, job) for job in (first, second, *rest)] == [10, 0, *[None] * len(rest)]
+    _Told().begins(made)
+    assert capsys.readouterr().err.splitlines() == [
+        "0 of 4 runs are done, 4 to do",
+        f"{first}: goes on from step 10",
+        f"{second}: goes on from step 0",
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -234,6 +235,29 @@ def test_what_is_saved_loads_merged_and_as_an_adapter(tmp_path: Path) -> None:
     assert torch.equal(logits(again.model), logits(policy.model))
     with pytest.raises(ModelError, match=r"is an adapter: give it as model\.lora\.path"):
         load_policy(ModelConfig(path=str(tmp_path / "model" / "adapter")))
+
+
+def test_an_adapter_says_where_it_meets_another_base(tmp_path: Path) -> None:
+    policy = lora()
+    stir(policy.model)
+    save_policy(policy, tmp_path / "model")
+    path = str(tmp_path / "model" / "adapter")
+
+    def told(**model: Any) -> list[str]:
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            load_policy(ModelConfig(device="cpu", lora={"path": path}, **model))
+        return [str(one.message) for one in given if "was trained on" in str(one.message)]
+
+    assert told() == []
+    (merged_already,) = told(path=str(tmp_path / "model"))
+    assert "was trained on 'embedded'" in merged_already
+    (seed,) = told(seed=1)
+    assert "other weights of 'embedded'" in seed
+    # In another type the weights have another hash: the names decide, as for an adapter that PEFT wrote.
+    assert told(dtype="bfloat16") == []
+    (Path(path) / "base.json").unlink()
+    assert told() == [] and len(told(path=str(tmp_path / "model"))) == 1
 
 
 @pytest.mark.parametrize("targets", [("all-linear",), ("q_proj", "down_proj"), ("model.layers.0.mlp.up_proj",)])

@@ -62,6 +62,19 @@ def test_lines_are_plain_and_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines[4] == "step 10/20  reward 0.50  held-out 35.0 %  0:20 left  log-probability"
 
 
+@pytest.mark.parametrize(
+    ("ended", "said"),
+    [
+        ("budget.tokens", "80, ended by budget.tokens"),
+        ("prompts", "80, ended since no prompt is left"),
+        ("steps", "80\n"),
+    ],
+)
+def test_the_table_says_what_ended_a_run_early(ended: str, said: str) -> None:
+    table = "\n".join(line.rstrip() for line in show(result_table({**RESULT, "ended": ended})).splitlines())
+    assert said in table
+
+
 @given(
     st.integers(0, 10**12),
     st.none() | st.floats(allow_nan=True),

@@ -191,3 +191,13 @@ def test_a_demonstration_does_not_open_the_tag_again() -> None:
     assert tokens(made, Renderer(made, TaskConfig()).completion_ids(text)) == text + "<|im_end|>"
     joined = np.concatenate([opened.ids(QUESTION), opened.completion_ids(text)])
     assert tokens(made, joined).count("<think>") == 1
+
+
+def test_the_first_record_of_samples_has_the_whole_prompt(tmp_path: Path) -> None:
+    config = tiny(tmp_path, task={"name": "addition", "train_size": 20, "heldout_size": 4, "shots": 2})
+    folder = train(config).folder
+    for name in ("step-000001", "heldout-000000"):
+        first, *others = [json.loads(line) for line in (folder / "samples" / f"{name}.jsonl").open()]
+        examples = first["rendered"].removesuffix(first["prompt"])
+        assert examples.count("\n\n") == 2 and first["rendered"].endswith("\n\n" + first["prompt"])
+        assert others and not any("rendered" in record for record in others)

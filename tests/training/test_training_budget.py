@@ -13,6 +13,7 @@ from surefoot.policy.loading import load_policy
 from surefoot.training.budget import BudgetConfig, parameters
 from surefoot.training.config import RunConfig
 from surefoot.training.loop import RunResult, train
+from surefoot.training.progress import Progress
 
 BASE: dict[str, Any] = {
     "task": {"name": "addition", "options": {"digits": 1}, "train_size": 24, "heldout_size": 4},
@@ -43,8 +44,21 @@ def run(folder: Path, changes: dict[str, Any], *, resume: bool = False) -> RunRe
 def test_a_run_ends_when_its_budget_is_used_up(tmp_path: Path, budget: dict[str, float], steps: int) -> None:
     result = run(tmp_path, {"budget": budget})
     assert result.summary["steps"] == steps
+    assert result.summary["ended"] == next((f"budget.{unit}" for unit in budget), "steps")
     assert [record["step"] for record in read_lines(result.folder / "evaluations.jsonl")] == [0, steps]
     assert (result.model / "model.safetensors").exists()
+
+
+def test_the_time_left_follows_the_budget(tmp_path: Path) -> None:
+    """18 samples are 3 of 9 steps: after one, what is left takes two such steps, and after three nothing."""
+    told: list[Progress] = []
+    result = train(
+        validate(RunConfig, merge(BASE | {"runs": str(tmp_path)}, {"budget": {"samples": 18}})), watch=told.append
+    )
+    first = read_lines(result.folder / "timings.jsonl")[0]
+    one = sum(value for key, value in first.items() if key != "step" and not key.startswith("tokens_"))
+    left = [news.seconds_left for news in told if news.phase == "train"]
+    assert left[0] == pytest.approx(2 * one) and left[-1] == 0
 
 
 def test_what_was_spent_is_counted(tmp_path: Path) -> None:

@@ -113,6 +113,7 @@ def test_solved_prompts_leave_and_the_run_ends_when_none_is_left(tmp_path: Path)
     result = json.loads((folder / "result.json").read_text())
     assert result["steps"] == 2  # three prompts a step, each solved at once
     assert "exhausted" in [record["name"] for record in lines(folder / "warnings.jsonl")]
+    assert result["ended"] == "prompts"
     assert [record["step"] for record in lines(folder / "evaluations.jsonl")][-1] == 2
     before = (folder / "metrics.jsonl").read_bytes()
     run(tmp_path, as_reward(lambda p, c, a: Score(1.0, correct=True)), resume=True, **options)

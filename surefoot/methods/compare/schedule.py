@@ -154,10 +154,18 @@ def warm_up(experiment: Experiment, task: str, seed: int) -> None:
     sft(config)
 
 
+def under_way(experiment: Experiment, job: Job) -> int | None:
+    """The step that a run goes on from, 0 where it was killed before its first state; None: it has not begun."""
+    folder = run_path(experiment.run(job))
+    if not (folder / "config.toml").exists():
+        return None
+    return max((int(state.name.removeprefix("step-")) for state in (folder / "state").glob("step-*")), default=0)
+
+
 def run_one(experiment: Experiment, job: Job) -> dict[str, Any]:
     """Train, or go on with what a killed command left, and return the line for ``finished.jsonl``."""
     config = experiment.run(job)
-    under_way = (run_path(config) / "config.toml").exists()  # train refuses to go on with other settings
+    resumed = under_way(experiment, job) is not None  # train refuses to go on with other settings
     control = experiment.control(job.arm)
     reward = None
     if control is not None:
@@ -165,7 +173,7 @@ def run_one(experiment: Experiment, job: Job) -> dict[str, Any]:
     wall, cpu = time.perf_counter(), time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are in warnings.jsonl
-        summary = train(config, reward=reward, resume=under_way).summary
+        summary = train(config, reward=reward, resume=resumed).summary
     return {
         "task": job.task,
         "arm": job.arm,
@@ -175,7 +183,7 @@ def run_one(experiment: Experiment, job: Job) -> dict[str, Any]:
         "tokens_generated": summary["tokens_generated"],
         "seconds": round(time.perf_counter() - wall, 1),
         "cpu_seconds": round(time.process_time() - cpu, 1),
-        "resumed": under_way,
+        "resumed": resumed,
     }
 
 

@@ -49,13 +49,13 @@ def sentences(comparison: Mapping[str, Any]) -> list[str]:
 
 
 def table(comparison: Mapping[str, Any], task: str) -> list[list[str]]:
-    """The head and a row for each arm of a task, the best first."""
+    """The head and a row for each arm of a task, the best first; accuracies in per cent, differences in points of them."""
     results = comparison["results"][task]
     pairs = comparison["pairs_by_task"].get(task) or comparison["pairs"]
     last = max((int(k) for one in results.values() for k in one["pass"]), default=1)
-    head = ["arm", "accuracy", f"against {comparison['baseline']}", "p", "better runs", "tokens", "seconds"]
+    head = ["arm", "accuracy, %", f"against {comparison['baseline']}, points", "p", "better runs", "tokens", "seconds"]
     if last > 1:
-        head.insert(2, f"pass@{last}")
+        head.insert(2, f"pass@{last}, %")
     rows = [head]
     for arm in sorted(results, key=lambda name: -results[name]["accuracy"][0]):
         one, pair = results[arm], pairs.get(arm)
