@@ -13,7 +13,8 @@ def double(number: int) -> int:
     return 2 * number
 
 
-def who(number: int) -> list[int]:
+def who(number: int, seconds: float = 0.0) -> list[int]:
+    time.sleep(seconds)
     return [number, os.getpid()]
 
 
