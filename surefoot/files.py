@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import re
@@ -130,3 +131,33 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
             raise ValueError(f"{path}, line {number + 1}: expected an object, found {line[:40]!r}")
         records.append(record)
     return records
+
+
+def mend_lines(path: Path) -> None:
+    """Take a torn last line off a JSON-lines file, which a killed writer may have left and the next line would be glued to."""
+    if path.exists():
+        write_atomic(path, "".join(json.dumps(record) + "\n" for record in read_lines(path)))
+
+
+@contextmanager
+def only_writer(folder: Path, doing: str = "running") -> Iterator[None]:
+    """A context in which no other command writes the folder, which is made where it is not there.
+
+    Args:
+        folder: to be written.
+        doing: what a command does there, for the message.
+
+    Raises:
+        RunFolderError: another command is at it, or it cannot be written.
+    """
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = (folder / ".lock").open("a", encoding="utf-8")
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunFolderError(
+                f"another command is {doing} in {folder}: wait for it, or give another name or folder"
+            ) from None
+        yield

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import shutil
-import threading
 import time
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context, parent_process
-from multiprocessing.process import BaseProcess
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from benchmarks.learning.settings import CONTROL, digest, learning_config
-from surefoot.errors import RunFolderError
-from surefoot.files import append_lines, read_lines, write_atomic
+from surefoot.files import append_lines, mend_lines, only_writer, read_lines
+from surefoot.methods.compare.schedule import THREADS, end_with_parent
 from surefoot.methods.demo import warm_up_config
 from surefoot.rewards.base import Completion, Reward
 from surefoot.rewards.build import build_reward
@@ -34,7 +29,6 @@ from surefoot.training.sft import sft
 from surefoot.types import Score
 
 FINISHED = "finished.jsonl"
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 ENDS = 5  # steps at the beginning and at the end of a run over which its metrics are averaged
 COURSE = (
     "reward/correct",
@@ -105,8 +99,8 @@ def run_all(plan: Plan, jobs: int, say: Any = print) -> list[tuple[str, int]]:
 
     A line is written as soon as a run is done. A run that was killed half-way starts again.
     """
-    with _alone(plan.out):
-        _mend(plan.out / FINISHED)
+    with only_writer(plan.out):
+        mend_lines(plan.out / FINISHED)
         finished = plan.finished()
         todo = [(preset, seed) for seed in plan.seeds for preset in plan.presets if (preset, seed) not in finished]
         say(f"{len(finished)} runs are finished, {len(todo)} to go")
@@ -143,24 +137,12 @@ def _outcomes(plan: Plan, todo: Sequence[tuple[str, int]], jobs: int) -> Iterato
         return
     for name in THREADS:
         os.environ[name] = "1"
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_end_with_parent) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
         list(pool.map(warm_up, [plan] * len(seeds), seeds))
         running = {pool.submit(run_one, plan, preset, seed): (preset, seed) for preset, seed in todo}
         for future in as_completed(running):
             trouble = future.exception()
             yield *running[future], future.result() if trouble is None else trouble
-
-
-def _end_with_parent() -> None:
-    """A worker whose command was killed would otherwise finish its run and then wait for ever."""
-
-    def watch(parent: BaseProcess) -> None:
-        parent.join()
-        os._exit(1)
-
-    parent = parent_process()
-    if parent is not None:
-        threading.Thread(target=watch, args=(parent,), daemon=True).start()
 
 
 def warm_up(plan: Plan, seed: int) -> None:
@@ -211,21 +193,3 @@ def course(metrics: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
             ends = [[record[name] for record in part if name in record] for part in (metrics[:ENDS], metrics[-ENDS:])]
             found[name] = [round(sum(part) / len(part), 5) for part in ends if part]
     return found
-
-
-def _mend(file: Path) -> None:
-    """Take a torn last line off, which a killed command may have left and the next line would be glued to."""
-    if file.exists():
-        write_atomic(file, "".join(json.dumps(record) + "\n" for record in read_lines(file)))
-
-
-@contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """Only one command at a time writes the folder."""
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / ".lock").open("a", encoding="utf-8") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunFolderError(f"another command is running in {out}: wait for it, or give another --out") from None
-        yield

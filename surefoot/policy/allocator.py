@@ -48,9 +48,11 @@ def objects_at_rest() -> Iterator[None]:
 
     A full collection looks at the hundred thousands of objects of PyTorch and Transformers, 0.2 seconds every 20 steps.
     """
+    before = gc.get_freeze_count()
     gc.collect()
     gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if not before:  # what the caller had frozen cannot be told apart, and stays so with the rest
+            gc.unfreeze()

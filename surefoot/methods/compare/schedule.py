@@ -6,8 +6,6 @@ last checkpoint, and a run made with other settings is refused rather than overw
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import shutil
 import threading
@@ -16,15 +14,13 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any
 
 from surefoot.errors import RunFolderError
-from surefoot.files import append_lines, read_lines, write_atomic
+from surefoot.files import append_lines, mend_lines, only_writer, read_lines
 from surefoot.methods.compare.experiment import Experiment, Job
 from surefoot.rewards.build import build_reward
 from surefoot.rewards.controls import make_control
@@ -77,8 +73,8 @@ def run_all(experiment: Experiment, say: Callable[[News], None] = lambda news: N
         experiment: what is to be run.
         say: called after each run.
     """
-    with _alone(experiment.folder):
-        _mend(experiment.folder / FINISHED)
+    with only_writer(experiment.folder):
+        mend_lines(experiment.folder / FINISHED)
         done = finished(experiment)
         todo = [job for job in experiment.jobs() if job not in done]
         failed, every = [], len(done) + len(todo)
@@ -107,7 +103,7 @@ def _outcomes(experiment: Experiment, todo: Sequence[Job]) -> Iterator[tuple[Job
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, "1"))
     try:
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_end_with_parent) as pool:
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
             list(pool.map(warm_up, *zip(*[(experiment, task, seed) for task, seed in starts], strict=True)))
             running = {pool.submit(run_one, experiment, job): job for job in todo}
             try:
@@ -130,7 +126,7 @@ def _told(error: BaseException) -> str:
     return "".join(traceback.format_exception(error)).strip()
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """A worker whose command was killed would otherwise finish its run and then wait for ever."""
 
     def watch(parent: BaseProcess) -> None:
@@ -185,23 +181,3 @@ def run_one(experiment: Experiment, job: Job) -> dict[str, Any]:
         "cpu_seconds": round(time.process_time() - cpu, 1),
         "resumed": resumed,
     }
-
-
-def _mend(file: Path) -> None:
-    """Take a torn last line off, which a killed command may have left and the next line would be glued to."""
-    if file.exists():
-        write_atomic(file, "".join(json.dumps(record) + "\n" for record in read_lines(file)))
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Only one command at a time writes the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("a", encoding="utf-8") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunFolderError(
-                f"another command is running in {folder}: wait for it, or give another 'name'"
-            ) from None
-        yield

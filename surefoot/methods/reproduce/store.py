@@ -8,19 +8,16 @@ whose threshold changed is judged by the threshold in the code.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from surefoot.errors import RunFolderError
-from surefoot.files import append_lines, explained, read_lines, write_atomic
+from surefoot.files import append_lines, mend_lines, only_writer, read_lines, write_atomic
 from surefoot.methods.reproduce.claim import CONTROL, Claim, Finding, Measured, judge
 from surefoot.training.folder import environment
 
@@ -63,10 +60,10 @@ def run_claim(bench: Bench, claim: Claim, *, again: bool = False) -> dict[str, A
         again: measure every seed anew; training runs that are finished stay.
     """
     folder = bench.of(claim)
-    with _alone(folder):
+    with only_writer(folder, f"measuring {folder.name}"):
         if again:
             (folder / SEEDS).unlink(missing_ok=True)
-        _mend(folder / SEEDS)
+        mend_lines(folder / SEEDS)
         done = measured(bench, claim)
         missing = [seed for seed in claim.seeds if seed not in done]
         if missing and claim.prepare is not None:
@@ -179,23 +176,3 @@ def results(bench: Bench, claims: Mapping[str, Claim]) -> Iterator[dict[str, Any
         found = result(bench, claim)
         if found is not None:
             yield found
-
-
-def _mend(file: Path) -> None:
-    """Take a torn last line off, which a killed command may have left and the next line would be glued to."""
-    if file.exists():
-        write_atomic(file, "".join(json.dumps(line) + "\n" for line in read_lines(file)))
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Only one command at a time measures a claim."""
-    with explained(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = (folder / ".lock").open("a", encoding="utf-8")
-    with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunFolderError(f"another command is measuring {folder.name} in {folder}: wait for it") from None
-        yield
