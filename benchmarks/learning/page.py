@@ -11,9 +11,10 @@ import numpy as np
 
 from benchmarks.learning.settings import CONTROL, CONTROL_PRESET, DIFFERENCES, updates_per_step
 from surefoot.algorithms.presets import PRESETS
-from surefoot.errors import DataError
 from surefoot.evaluation.intervals import Interval, mean_interval, paired_interval
 from surefoot.files import write_atomic
+from surefoot.methods import pages
+from surefoot.methods.pages import made_with
 
 Record = Mapping[str, Any]
 Records = Mapping[tuple[str, int], Record]
@@ -46,20 +47,9 @@ def write_page(path: Path, records: Records, seeds: Sequence[int]) -> None:
         for name in (*PRESETS, CONTROL)
         if all((name, seed) in records for seed in seeds)
     }
-    text = path.read_text(encoding="utf-8") if path.exists() else EMPTY
-    text = between(text, "results", results(shown))
-    text = between(text, "settings", settings(list(shown)))
-    write_atomic(path, text)
-
-
-def between(text: str, name: str, content: str) -> str:
-    """The text with what stands between ``<!-- name -->`` and ``<!-- /name -->`` replaced."""
-    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
-        raise DataError(
-            f"the page has no place for the {name}: expected one line '{begin.strip()}' and after it one line '{end}'"
-        )
-    return text[: text.index(begin) + len(begin)] + f"\n{content.strip()}\n\n" + text[text.index(end) :]
+    if not path.exists():
+        write_atomic(path, EMPTY)
+    pages.write_page(path, {"results": results(shown), "settings": settings(list(shown))})
 
 
 def results(shown: Mapping[str, Sequence[Record]]) -> str:
@@ -124,12 +114,7 @@ def settings(shown: Sequence[str]) -> str:
 
 def environment(records: Sequence[Record]) -> str:
     """Versions and machine of the runs; more than one line where they differ."""
-    lines = set()
-    for record in records:
-        made = record["environment"]
-        packages = ", ".join(f"{name} {made['packages'][name]}" for name in ("torch", "transformers", "numpy"))
-        lines.add(f"Python {made['python']}, {packages}, {made['machine']}, one thread a run.")
-    return "\n".join(sorted(lines))
+    return "\n".join(sorted({made_with(record["environment"])[:-1] + ", one thread a run." for record in records}))
 
 
 def _heading(title: str) -> list[str]:

@@ -23,20 +23,27 @@ def compare(
     experiment: Annotated[list[Path], typer.Argument(metavar="EXPERIMENT", help="TOML files, merged left to right.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check every run and list them; run nothing.")] = False,
     show: Annotated[bool, typer.Option("--show", help="Run nothing, compare what is finished.")] = False,
+    keep: Annotated[
+        Path | None, typer.Option("--page", metavar="FILE", help="Write the tables into this Markdown page.")
+    ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
     pairs: Set = None,
 ) -> None:
     """Train several algorithms on several seeds and say which is better."""
     from surefoot.cli.show import show_json
+    from surefoot.methods.compare import kept
     from surefoot.methods.compare.experiment import ExperimentConfig, make_experiment
     from surefoot.methods.compare.results import write_comparison
     from surefoot.methods.compare.schedule import run_all
+    from surefoot.methods.pages import read_page
 
     made = make_experiment(read_config(ExperimentConfig, experiment, pairs, context))
     if dry_run:
         _plan(made)
         return
+    if keep is not None:
+        read_page(keep, (kept.PLACE,))  # before the hours, not after them
     failed: list[News] = []
     if not show:
         told = None if quiet or as_json else _Told()
@@ -45,6 +52,8 @@ def compare(
         failed = run_all(made, told or (lambda news: None))
     found = write_comparison(made)
     page = _page(made.folder)
+    if keep is not None:
+        kept.keep(keep, made, found)
     if as_json:
         show_json(found)
     else:

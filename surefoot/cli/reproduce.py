@@ -36,14 +36,17 @@ def reproduce(
 ) -> None:
     """Put claims of the papers to the test: reproduced, not reproduced, or inconclusive."""
     from surefoot.cli.show import show_json
+    from surefoot.methods.pages import read_page
     from surefoot.methods.reproduce.catalogue import CLAIMS, QUICK, find
     from surefoot.methods.reproduce.store import Bench, results, run_claim
-    from surefoot.methods.reproduce.table import write_page
+    from surefoot.methods.reproduce.table import LIST, RESULTS, keep
 
     chosen = find([*(claims or ()), *(CLAIMS if every else QUICK if quick else ())])
     if list_all or not (chosen or show or page):
         _list(chosen or list(CLAIMS.values()), as_json)
         return
+    if page is not None:
+        read_page(page, (LIST, RESULTS))  # before the hours, not after them
     bench = Bench(out, jobs, (lambda words: None) if quiet or as_json else _say)
     if not show:
         for claim in chosen:
@@ -55,7 +58,7 @@ def reproduce(
         for record in shown:
             show_finding(output.console(), record)
     if page is not None:
-        write_page(page, CLAIMS.values(), list(results(bench, CLAIMS)))
+        keep(page, CLAIMS.values(), list(results(bench, CLAIMS)))
 
 
 def _say(words: str) -> None:

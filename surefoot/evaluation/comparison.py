@@ -6,16 +6,15 @@ such as pass@k), a row for each seed. Two arms are compared cell by cell, so tha
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import NormalDist
 
 import numpy as np
 
 from surefoot.evaluation.crossed import Estimate, combine, crossed_interval, estimate
 from surefoot.evaluation.intervals import Interval
+from surefoot.extras import require
 from surefoot.seeds import generator
 
 POWER = 0.8
@@ -125,18 +124,26 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 def seeds_needed(found: Estimate, *, level: float = 0.05, power: float = POWER) -> int | None:
     """How many seeds would show a difference as large as the one that was seen, on the same number of problems.
 
-    With S seeds the variance of the mean is problems / P + (seeds + rest / P) / S, by the components of ``found``; a normal
-    approximation, so a rough number.
+    The components of ``found`` give the variance of a mean over S seeds and its degrees of freedom
+    (:meth:`Estimate.with_seeds`). S is enough once the mean is as many standard errors from 0 as the two quantiles of Student's t
+    together ask for; it is as rough as the components are.
+
+    Args:
+        found: of the paired differences.
+        level: of the two-sided test.
+        power: chance of showing it.
+
+    Returns:
+        None where nothing was seen, or where no number of seeds up to ``MOST_SEEDS`` would do.
     """
     if found.mean == 0:
         return None
-    problems = found.shape[1]
-    wanted = (abs(found.mean) / (NormalDist().inv_cdf(1 - level / 2) + NormalDist().inv_cdf(power))) ** 2
-    left = wanted - found.problems / problems
-    if left <= 0:
-        return None
-    number = max(2, math.ceil((found.seeds + found.rest / problems) / left))
-    return number if number <= MOST_SEEDS else None
+    seeds = np.arange(2, MOST_SEEDS + 1)
+    variance, freedom = found.with_seeds(seeds)
+    t = require("scipy.stats", "fits", "a comparison over seeds").t
+    wanted = (t.ppf(1 - level / 2, freedom) + t.ppf(power, freedom)) * np.sqrt(variance)
+    enough = seeds[abs(found.mean) >= wanted]
+    return int(enough[0]) if len(enough) else None
 
 
 def probability_of_improvement(arm: Tables, baseline: Tables) -> float:

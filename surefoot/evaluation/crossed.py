@@ -70,6 +70,22 @@ class Estimate:
             return 0.0
         return float(2 * _t().sf(abs(self.mean) / self.error, self.freedom))
 
+    def with_seeds(self, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The variance of the mean over other numbers of seeds, on as many problems, and its degrees of freedom.
+
+        Args:
+            seeds: [n] int, each 2 or more.
+        """
+        problems = self.shape[1]
+        cells = self.rest / (seeds * problems)
+        of_seeds, of_problems = self.seeds / seeds + cells, self.problems / problems + cells
+        variance = of_seeds + of_problems - cells
+        weight = of_seeds**2 / (seeds - 1)
+        if problems > 1:
+            weight = weight + of_problems**2 / (problems - 1) + cells**2 / ((seeds - 1) * (problems - 1))
+        freedom = np.divide(variance**2, weight, out=np.full(len(seeds), np.inf), where=weight > 0)
+        return variance, np.maximum(freedom, seeds - 1)
+
 
 def estimate(values_sp: np.ndarray) -> Estimate:
     """The mean of a table and its error.

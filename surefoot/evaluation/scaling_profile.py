@@ -9,7 +9,9 @@ The interval of a parameter is its profile: all values at which the best curve h
     RSS_min (1 + F / (n - 3)),    F the quantile of Fisher's F(1, n - 3)
 
 (Bates and Watts 1988, "Nonlinear Regression Analysis and Its Applications"). It is not symmetric, and it is open where the data
-allow any large value: a run that has not bent yet says how good the recipe is at least, and nothing of its asymptote.
+allow any large value: a run that has not bent yet says how good the recipe is at least, and nothing of its asymptote. An
+interval of the asymptote that reaches the ceiling, the largest reward there can be, is closed by it where no more than ``NEAR``
+of the gain lies between: such a run is known to end at the ceiling.
 
 Assumed is that the points scatter about the curve independently with one variance. Evaluations of one run share their problems,
 which moves them together; the interval then speaks of these problems.
@@ -28,6 +30,7 @@ from surefoot.extras import require
 
 POINTS = FEWEST_POINTS + 1  # with one more than parameters plus one, the scatter has two degrees of freedom
 CEILING = 1.0  # of an accuracy
+NEAR = 0.05  # share of the gain
 MIDPOINTS, EXPONENTS = 121, 81
 EXPONENT_RANGE = (0.1, 12.0)
 DRAWS = 400
@@ -270,9 +273,9 @@ def _asymptote_range(region: Profile, best: ScalingFit, bound: float) -> Range:
     most = region.ceiling - region.initial
     low = float(np.min((centre - half)[inside], initial=best.asymptote - region.initial))
     high = float(np.max(np.minimum(centre + half, most)[inside], initial=best.asymptote - region.initial))
-    return Range(
-        best.asymptote, region.initial + max(low, 0.0), region.initial + high, False, high >= most * (1 - 1e-9)
-    )
+    at_ceiling = high >= most * (1 - 1e-9)
+    far = most - low > NEAR * (best.asymptote - region.initial)
+    return Range(best.asymptote, region.initial + max(low, 0.0), region.initial + high, False, at_ceiling and far)
 
 
 def _grid_range(values: np.ndarray, squares: np.ndarray, best: float, bound: float, opened: tuple[bool, bool]) -> Range:

@@ -10,7 +10,12 @@ from surefoot.report.figures import Figure, Trace, base_layout, line, rounded
 from surefoot.report.reading import Record
 from surefoot.report.wording import percent, points, short
 
-AXES = {"step": "steps", "tokens": "generated tokens", "seconds": "seconds, evaluations left out"}
+AXES = {
+    "step": "steps",
+    "tokens": "generated tokens",
+    "flops": "estimated operations (FLOPs)",
+    "seconds": "seconds, evaluations left out",
+}
 """What a learning curve is drawn over, and how it is called."""
 
 COURSES: dict[str, tuple[str, str, bool]] = {
@@ -21,30 +26,56 @@ COURSES: dict[str, tuple[str, str, bool]] = {
 }
 
 
+ROW, LEGEND_LINE = 1.5, 1.4
+"""Heights in rem: of an arm's row, and of a line of a legend."""
+
+
+def tall(arms: int, *, wide: bool = False) -> float:
+    """The height of curves under a legend that many arms break into several lines; 0 where they do not."""
+    lines = -(-arms // (8 if wide else 3)) - 2
+    return (23 if wide else 15) + LEGEND_LINE * lines if lines > 0 or (wide and arms > 4) else 0
+
+
 def short_name(arm: str) -> str:
     """An arm's name as Plotly may show it: it reads tags in names."""
     return arm.replace("<", "\u2039")
 
 
 def learning_curves(found: Record, task: str) -> dict[str, Figure]:
-    """Held-out accuracy with its band over steps, tokens and seconds."""
+    """Held-out accuracy with its band over each of ``AXES``."""
     results = found["results"][task]
     figures = {}
     for axis, label in AXES.items():
         data: list[Trace] = []
         for number, arm in enumerate(found["arms"]):
             curve = results[arm]["curve"]
-            data += banded(curve[axis], curve["accuracy"], curve["low"], curve["high"], arm, number, share=True)
+            if axis not in curve:
+                continue  # compared by an earlier version
+            data += banded(
+                curve[axis], curve["accuracy"], curve["low"], curve["high"], arm, number, share=True, alpha=band(found)
+            )
         layout = base_layout([0, 100], share=True)
         layout["xaxis"] = {key: value for key, value in layout["xaxis"].items() if key not in ("dtick", "range")}
-        layout["xaxis"] |= {"title": {"text": label, "standoff": 6}, "tickformat": "~s" if axis == "tokens" else ",~g"}
+        layout["xaxis"] |= {
+            "title": {"text": label, "standoff": 6},
+            "tickformat": "~s" if axis in ("tokens", "flops") else ",~g",
+        }
         layout["yaxis"] |= {"rangemode": "normal"}
         key = f"learning {axis} {task}"
         words = _each(
             found, lambda arm: f"{percent(results[arm]['before'][0])} to {percent(results[arm]['accuracy'][0])}"
         )
         level = f"{100 * (1 - found['level']):g} % interval over seeds and problems"
-        figures[axis] = Figure(key, "Held-out accuracy", f"bands: {level}", words, data, layout, wide=True)
+        figures[axis] = Figure(
+            key,
+            "Held-out accuracy",
+            f"bands: {level}",
+            words,
+            data,
+            layout,
+            wide=True,
+            rem=tall(len(found["arms"]), wide=True),
+        )
     return figures
 
 
@@ -71,7 +102,7 @@ def final_accuracy(found: Record, task: str) -> Figure:
     words = _each(found, lambda arm: _interval_words(results[arm]["accuracy"]))
     title = "Final held-out accuracy"
     unit = f"{100 * (1 - found['level']):g} % intervals over seeds and problems; small marks: seeds"
-    return Figure(f"final {task}", title, unit, words, data, _row_layout(arms, ".0%"))
+    return Figure(f"final {task}", title, unit, words, data, _row_layout(arms, ".0%"), rem=rows_tall(arms))
 
 
 def forest(found: Record, pairs: Mapping[str, Any], key: str) -> Figure:
@@ -101,7 +132,7 @@ def forest(found: Record, pairs: Mapping[str, Any], key: str) -> Figure:
     layout["yaxis"] |= {
         "tickmode": "array",
         "tickvals": [short_name(arm) for arm in arms],
-        "ticktext": [f"{short_name(arm)}<br><span style='font-size:11px'>{labels[arm]}</span>" for arm in arms],
+        "ticktext": [f"{short_name(arm)} <span style='font-size:11px'>{labels[arm]}</span>" for arm in arms],
     }
     words = " ".join(
         f"{arm}: {points(pairs[arm]['difference'][0])} ({points(pairs[arm]['difference'][1])} to "
@@ -109,7 +140,7 @@ def forest(found: Record, pairs: Mapping[str, Any], key: str) -> Figure:
         for arm in pairs
     )
     unit = f"accuracy minus that of {found['baseline']}, same seeds and problems; p corrected after Holm"
-    return Figure(key, f"Difference from {found['baseline']}", unit, words, data, layout)
+    return Figure(key, f"Difference from {found['baseline']}", unit, words, data, layout, rem=rows_tall(arms))
 
 
 def pass_at_k(found: Record, task: str) -> Figure:
@@ -137,7 +168,15 @@ def pass_at_k(found: Record, task: str) -> Figure:
     layout["xaxis"] |= {"type": "log", "tickvals": ks, "title": {"text": "k", "standoff": 6}}
     layout["yaxis"] |= {"rangemode": "normal"}
     words = _each(found, lambda arm: f"pass@{ks[-1]} {percent(results[arm]['pass'][str(ks[-1])][0])}")
-    return Figure(f"pass {task}", "pass@k", "share of problems with a right answer among k", words, data, layout)
+    return Figure(
+        f"pass {task}",
+        "pass@k",
+        "share of problems with a right answer among k",
+        words,
+        data,
+        layout,
+        rem=tall(len(found["arms"])),
+    )
 
 
 def courses(found: Record, task: str) -> list[Figure]:
@@ -152,8 +191,8 @@ def courses(found: Record, task: str) -> list[Figure]:
                 mean, low, high = (course[key] for key in ("mean", "low", "high"))
                 if name == "groups/no_signal":
                     mean, low, high = [1 - v for v in mean], [1 - v for v in high], [1 - v for v in low]
-                data += banded(course["step"], mean, low, high, arm, number, share=share)
-        figures.append(_course_figure(f"course {name} {task}", title, unit, data, share))
+                data += banded(course["step"], mean, low, high, arm, number, share=share, alpha=band(found))
+        figures.append(_course_figure(f"course {name} {task}", title, unit, data, share, len(found["arms"])))
     figures.insert(1, lengths(found, task))
     return [figure for figure in figures if figure.data]
 
@@ -172,7 +211,7 @@ def lengths(found: Record, task: str) -> Figure:
                 trace["name"] = label if dash == "dot" else short_name(arm)
                 data.append(trace)
     unit = "tokens; solid: right answers, dotted: wrong ones"
-    return _course_figure(f"lengths {task}", "Length of right and wrong answers", unit, data, False)
+    return _course_figure(f"lengths {task}", "Length of right and wrong answers", unit, data, False, len(found["arms"]))
 
 
 def banded(
@@ -184,6 +223,7 @@ def banded(
     number: int,
     *,
     share: bool,
+    alpha: float,
 ) -> list[Trace]:
     """A band and a line over it, one legend entry for both."""
     colour, name = palette.arm_colour(number), short_name(arm)
@@ -195,19 +235,19 @@ def banded(
         drawn["line"] = {**drawn["line"], "dash": "dash"}
     return [
         {**edge, "y": rounded(low)},
-        {**edge, "y": rounded(high), "fill": "tonexty", "fillcolor": palette.faint(colour)},
+        {**edge, "y": rounded(high), "fill": "tonexty", "fillcolor": palette.faint(colour, alpha)},
         drawn,
     ]
 
 
-def _course_figure(key: str, title: str, unit: str, data: list[Trace], share: bool) -> Figure:
+def _course_figure(key: str, title: str, unit: str, data: list[Trace], share: bool, arms: int) -> Figure:
     steps = sorted({int(x) for trace in data for x in trace["x"]}) or [0]
     words = " ".join(
         f"{trace['name']}: {percent(trace['y'][-1]) if share else short(trace['y'][-1])} at the end."
         for trace in data
         if trace.get("mode") != "lines" or trace["line"].get("width")
     )
-    return Figure(key, title, unit, words, data, base_layout(steps, share) if data else {})
+    return Figure(key, title, unit, words, data, base_layout(steps, share) if data else {}, rem=tall(arms))
 
 
 def _interval_mark(arm: str, values: Sequence[float], colour: str, text: str) -> Trace:
@@ -229,6 +269,16 @@ def _interval_mark(arm: str, values: Sequence[float], colour: str, text: str) ->
         },
         "hovertemplate": f"{text}, {100 * low:.1f} to {100 * high:.1f} %<extra></extra>",
     }
+
+
+def rows_tall(arms: Sequence[str]) -> float:
+    """The height of a figure with a row for each arm."""
+    return 4 + ROW * len(arms) if len(arms) > 6 else 0
+
+
+def band(found: Record) -> float:
+    """How strong the bands are: many over each other would hide the lines."""
+    return palette.BAND_ALPHA if len(found["arms"]) <= 6 else palette.BAND_ALPHA_MANY
 
 
 def _row_layout(arms: Sequence[str], tickformat: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ class Figure:
         summary: the curve in words, for those who do not see it and for those in a hurry.
         data, layout: as Plotly takes them; no data where the run recorded none.
         wide: whether it spans the page.
+        rem: height, where it needs more than others have; 0: as they are.
     """
 
     key: str
@@ -35,6 +36,7 @@ class Figure:
     data: list[Trace]
     layout: dict[str, Any]
     wide: bool = False
+    rem: float = 0
 
 
 @dataclass(frozen=True)

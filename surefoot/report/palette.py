@@ -42,10 +42,13 @@ def arm_colour(number: int) -> str:
     return ARMS[number % len(ARMS)][0]
 
 
-def faint(colour: str, alpha: float = 0.13) -> str:
+BAND_ALPHA, BAND_ALPHA_MANY = 0.13, 0.05
+
+
+def faint(colour: str, alpha: float) -> str:
     """A colour ``#rrggbb`` for areas.
 
-    >>> faint("#0e6b5c")
+    >>> faint("#0e6b5c", 0.13)
     'rgba(14,107,92,0.13)'
     """
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
@@ -53,7 +56,9 @@ def faint(colour: str, alpha: float = 0.13) -> str:
 
 
 DARK |= {light: dark for light, dark in ARMS if light not in DARK}
-DARK |= {faint(light): faint(dark, 0.17) for light, dark in ARMS}
+DARK |= {
+    faint(light, alpha): faint(dark, 1.3 * alpha) for light, dark in ARMS for alpha in (BAND_ALPHA, BAND_ALPHA_MANY)
+}
 
 PHASE = {
     "generate": ACCENT,

@@ -53,13 +53,39 @@ def test_planted_difference_is_found_at_the_promised_power() -> None:
     gain = 0.05
     large = estimate(np.subtract(*runs(rng, gain, seeds=60)))
     number = seeds_needed(large)
-    assert number is not None and 3 <= number <= 12
+    assert number is not None and 4 <= number <= 14
     shown = []
     for _ in range(TRIALS):
         one, base = runs(rng, gain, seeds=number)
         (pair,) = compare_arms({"base": {"t": base}, "one": {"t": one}}, "base").values()
         shown.append(pair.verdict is Verdict.BETTER)
     assert 0.65 <= np.mean(shown) <= 0.95
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5, 20])
+def test_what_is_not_shown_needs_more_seeds(seeds: int) -> None:
+    """A few degrees of freedom make the test ask for much; so must the number of seeds that would pass it."""
+    rng = np.random.default_rng(seeds)
+    unshown = 0
+    for _ in range(20):
+        base, tables = runs(rng, 0)[1][:1], {}
+        base = np.repeat(base, seeds, axis=0) + rng.normal(0, 0.02, (seeds, 1))
+        for name in "abcd":
+            tables[name] = base + 0.03 / seeds**0.5 + rng.normal(0, 0.02, (seeds, 1)) + rng.normal(0, 0.1, base.shape)
+        pairs = compare_arms({"base": {"t": base}, **{name: {"t": table} for name, table in tables.items()}}, "base")
+        for pair in pairs.values():
+            if pair.verdict is Verdict.NOT_SHOWN:
+                unshown += 1
+                assert pair.seeds_needed is None or pair.seeds_needed > seeds
+    assert unshown > 20
+
+
+@pytest.mark.parametrize("shape", [(2, 40), (5, 100), (30, 8), (6, 1)])
+def test_as_many_seeds_as_there_are_give_the_variance_that_there_is(shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(7)
+    found = estimate(rng.normal(size=shape) + rng.normal(size=(shape[0], 1)) + rng.normal(size=(1, shape[1])))
+    variance, freedom = found.with_seeds(np.array([shape[0]]))
+    assert variance[0] == pytest.approx(found.variance) and freedom[0] == pytest.approx(found.freedom)
 
 
 def test_sign_and_symmetry() -> None:

@@ -65,6 +65,17 @@ def test_a_run_that_has_not_bent_says_nothing_of_its_asymptote() -> None:
     assert not fit.identified and "do not identify" in fit.refusal and fit.asymptote.high == pytest.approx(1.0)
 
 
+def test_the_ceiling_closes_an_interval_that_lies_against_it() -> None:
+    """A run that is known to end at the largest reward there can be is identified; one that only may end there is not."""
+    compute = np.geomspace(100, 60_000, 40)
+    rng = np.random.default_rng(0)
+    reward = np.minimum(curve(compute, 0.2, 1.0, 800.0, 1.5) + 0.01 * rng.normal(size=40), 0.999)
+    fit = fit_curve(compute, reward, 0.2)
+    assert fit.identified and fit.asymptote.high == 1.0 and fit.asymptote.low > 0.98
+    assert fit_curve(compute, reward, 0.2, ceiling=2.0).asymptote.high < 1.05
+    assert not fit_curve(compute[:15], reward[:15], 0.2).identified
+
+
 def test_fewer_scattered_points_give_wider_intervals() -> None:
     wide = fit_curve(COMPUTE[::3], points(5)[::3], 0.2)
     narrow = fit_curve(COMPUTE, points(5), 0.2)

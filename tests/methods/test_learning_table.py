@@ -14,6 +14,7 @@ from benchmarks.learning.runs import Plan
 from benchmarks.learning.settings import CONTROL, DIFFERENCES, NONE, learning_config, updates_per_step
 from surefoot.algorithms.presets import PRESETS
 from surefoot.errors import DataError
+from surefoot.methods import pages
 from surefoot.files import read_lines
 from surefoot.training.config import SftConfig
 from surefoot.training.sft import SftResult, sft
@@ -132,7 +133,7 @@ def test_a_page_without_a_place_for_the_table(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no place for the results"):
         page.write_page(tmp_path / "page.md", {}, [0])
     assert (tmp_path / "page.md").read_text() == "# A page\n"
-    assert page.between("a <!-- x -->\nold\n<!-- /x --> b", "x", "new") == "a <!-- x -->\n\nnew\n\n<!-- /x --> b"
+    assert pages.between("a <!-- x -->\nold\n<!-- /x --> b", "x", "new") == "a <!-- x -->\n\nnew\n\n<!-- /x --> b"
 
 
 def test_the_page_names_every_preset_with_three_seeds_and_each_has_learnt(repository: Path) -> None:

@@ -12,9 +12,10 @@ import pytest
 
 from surefoot.errors import DataError, RunFolderError
 from surefoot.files import read_lines
+from surefoot.methods.pages import between, markdown
 from surefoot.methods.reproduce.claim import Claim, Control, Criterion, Measured
 from surefoot.methods.reproduce.store import RESULT, SEEDS, Bench, result, results, run_claim
-from surefoot.methods.reproduce.table import between, interval, markdown, rows, write_page
+from surefoot.methods.reproduce.table import interval, keep, rows
 
 
 class Measure:
@@ -114,14 +115,14 @@ def test_tables_and_the_page(tmp_path: Path) -> None:
     page.write_text(
         "# Page\n\n<!-- claims -->\nstale words\n<!-- /claims -->\n\n<!-- results -->\n<!-- /results -->\n\nThe end.\n"
     )
-    write_page(page, [claim], [record])
+    keep(page, [claim], [record])
     once = page.read_text()
     assert "stale words" not in once and "| planted | title | 3 | 1 |" in once and once.endswith("The end.\n")
-    write_page(page, [claim], [record])
+    keep(page, [claim], [record])
     assert page.read_text() == once
-    write_page(page, [claim], [])
+    keep(page, [claim], [])
     assert "Nothing has been run yet." in page.read_text()
     with pytest.raises(DataError, match="is no page"):
-        write_page(tmp_path / "none.md", [claim], [])
+        keep(tmp_path / "none.md", [claim], [])
     with pytest.raises(DataError, match="no place for the results"):
         between("nothing", "results", "x")

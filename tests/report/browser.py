@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,6 +54,20 @@ def opened(browser: Any, address: str, **options: Any) -> Iterator[Any]:
         yield page
     finally:
         context.close()
+
+
+def renderers(browser: Any) -> list[tuple[float, float]]:
+    """Processor seconds and the most memory held so far, in MB, of each process that shows a page."""
+    session = browser.new_browser_cdp_session()
+    processes = session.send("SystemInfo.getProcessInfo")["processInfo"]
+    session.detach()
+    found = []
+    for process in processes:
+        if process["type"] == "renderer":
+            status = Path(f"/proc/{int(process['id'])}/status").read_text()
+            peak = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+            found.append((float(process["cpuTime"]), int(peak.split()[1]) / 1000))
+    return found
 
 
 def until(page: Any, condition: str) -> None:

@@ -11,9 +11,10 @@ import pytest
 
 from surefoot.report.comparison_page import write_comparison_report
 from surefoot.report.page import write_report
-from tests.report.browser import chromium, needs_browser, opened, until
+from tests.report.browser import chromium, needs_browser, opened, renderers, until
 from tests.report.comparisons import build_experiment
 from tests.report.conftest import HOSTILE, build_run, token_lists, write_lines
+from tests.report.large import build_large
 
 pytestmark = [needs_browser, pytest.mark.timeout(600)]
 
@@ -234,6 +235,23 @@ def test_a_long_list_is_a_few_elements(browser: Any, tmp_path: Path) -> None:
         assert page.locator("[role=option]").count() < 60
 
 
+@pytest.mark.slow
+def test_five_thousand_long_samples_are_opened_and_searched_in_little_memory(browser: Any, tmp_path: Path) -> None:
+    report = write_report(build_large(tmp_path / "large", 5000, 2000))
+    with opened(browser, report.as_uri(), offline=True) as page:
+        page.wait_for_selector(READ)
+        page.select_option("[name=step]", "")
+        until(page, "document.getElementById('reader-status').textContent.startsWith('5,000 samples')")
+        page.focus("#reader-list")
+        page.keyboard.press("End")
+        until(page, "document.querySelector('[aria-selected=true]').getAttribute('aria-posinset') === '5000'")
+        until(page, "document.querySelectorAll('.tokens .tk').length === 2000")
+        page.fill("[name=text]", "therefore answer carry")
+        until(page, "document.getElementById('reader-status').textContent.includes(' of 5,000')")
+        assert max(memory for _, memory in renderers(browser)) < 500
+        assert page.asked == [report.as_uri()] and page.troubles == []
+
+
 @pytest.mark.parametrize("width", [1280, 360])
 def test_a_comparison_is_drawn_over_what_is_chosen(browser: Any, tmp_path: Path, width: int) -> None:
     report = write_comparison_report(build_experiment(tmp_path / "x"))
@@ -244,6 +262,10 @@ def test_a_comparison_is_drawn_over_what_is_chosen(browser: Any, tmp_path: Path,
         page.get_by_role("radio", name="tokens").focus()
         page.keyboard.press("Space")
         until(page, f"{drawn} === 'generated tokens'")
+        checked = (
+            "[...document.querySelectorAll('[data-switch] input:checked')].map((one) => one.parentElement.innerText)"
+        )
+        assert page.evaluate(checked) == ["tokens"]
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.locator("[id='figure-forest addition']").scroll_into_view_if_needed()
         until(page, "document.querySelectorAll(\"[id='figure-forest addition'] .main-svg\").length > 0")

@@ -61,6 +61,10 @@ class RunRecord:
         """The sum of a column of the timings up to a step."""
         return float(sum(record.get(name, 0) for record in self.timings if record["step"] <= step))
 
+    def flops(self, step: int) -> float:
+        """Estimated operations of generation, passes and updates, up to a step."""
+        return float(sum(record.get("compute/flops", 0.0) for record in self.metrics if record["step"] <= step))
+
     def seconds(self, step: int) -> float:
         """Seconds of all phases but the evaluations, up to a step."""
         return float(
@@ -247,9 +251,11 @@ def _at(runs: Sequence[RunRecord], number: int) -> np.ndarray:
 
 
 def _curve(runs: Sequence[RunRecord], confidence: float) -> dict[str, list[float]]:
-    """Held-out accuracy with its interval at every evaluation that all seeds have, and the mean cost until then."""
-    curve: dict[str, list[float]] = {name: [] for name in ("step", "accuracy", "low", "high", "tokens", "seconds")}
-    for number in range(min(len(run.evaluations) for run in runs)):
+    """Held-out accuracy and the mean cost until then, at the evaluations that all seeds have and at the last of each."""
+    curve: dict[str, list[float]] = {
+        name: [] for name in ("step", "accuracy", "low", "high", "tokens", "flops", "seconds")
+    }
+    for number in (*range(min(len(run.evaluations) for run in runs) - 1), -1):
         steps = [int(run.evaluations[number]["step"]) for run in runs]
         interval = crossed_interval(_at(runs, number), confidence=confidence)
         point = {
@@ -260,6 +266,7 @@ def _curve(runs: Sequence[RunRecord], confidence: float) -> dict[str, list[float
             "tokens": float(
                 np.mean([run.spent("tokens_generated", step) for run, step in zip(runs, steps, strict=True)])
             ),
+            "flops": float(np.mean([run.flops(step) for run, step in zip(runs, steps, strict=True)])),
             "seconds": float(np.mean([run.seconds(step) for run, step in zip(runs, steps, strict=True)])),
         }
         for name, value in point.items():
@@ -289,7 +296,7 @@ def _spent(runs: Sequence[RunRecord]) -> dict[str, float]:
         "steps": _mean(step for _, step in pairs),
         "tokens": _mean(run.spent("tokens_generated", step) for run, step in pairs),
         "trained": _mean(run.spent("tokens_trained", step) for run, step in pairs),
-        "flops": _mean(sum(record.get("compute/flops", 0.0) for record in run.metrics) for run, _ in pairs),
+        "flops": _mean(run.flops(step) for run, step in pairs),
         "seconds": _mean(run.seconds(step) for run, step in pairs),
         "cpu_seconds": _mean(run.line["cpu_seconds"] for run in runs),
     }

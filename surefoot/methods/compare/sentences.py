@@ -53,7 +53,16 @@ def table(comparison: Mapping[str, Any], task: str) -> list[list[str]]:
     results = comparison["results"][task]
     pairs = comparison["pairs_by_task"].get(task) or comparison["pairs"]
     last = max((int(k) for one in results.values() for k in one["pass"]), default=1)
-    head = ["arm", "accuracy, %", f"against {comparison['baseline']}, points", "p", "better runs", "tokens", "seconds"]
+    head = [
+        "arm",
+        "accuracy, %",
+        f"against {comparison['baseline']}, points",
+        "p",
+        "better runs",
+        "steps",
+        "tokens",
+        "seconds",
+    ]
     if last > 1:
         head.insert(2, f"pass@{last}, %")
     rows = [head]
@@ -65,6 +74,7 @@ def table(comparison: Mapping[str, Any], task: str) -> list[list[str]]:
             "baseline" if pair is None else _interval(pair["difference"], signed=True),
             "" if pair is None else f"{pair['adjusted']:.2g}",
             "" if pair is None else f"{100 * pair['improvement']:.0f} %",
+            f"{one['spent']['steps']:,.0f}",
             f"{one['spent']['tokens']:,.0f}",
             f"{one['spent']['seconds']:,.0f}",
         ]

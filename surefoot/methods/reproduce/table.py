@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from surefoot.errors import DataError
-from surefoot.files import write_atomic
+from surefoot.methods.pages import made_with, markdown, write_page
 from surefoot.methods.reproduce.claim import Claim
 
 COLUMNS = ("claim", "quantity", "interval", "threshold", "control", "verdict", "seconds")
@@ -70,50 +69,15 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
-def markdown(table: Sequence[Sequence[str]]) -> str:
-    """Rows as a Markdown table; the first is its head."""
-    head, *rest = ([cell.replace("|", r"\|") for cell in row] for row in table)
-    lines = ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rest)]
-    return "\n".join(lines)
-
-
 def page_rows(records: Sequence[Mapping[str, Any]]) -> str:
     """The table of docs/reproduce.md, and what it was made with."""
-    made = sorted({environment(record) for record in records})
+    made = sorted({made_with(record["environment"]) for record in records})
     return "\n\n".join([markdown(rows(records)), *made])
 
 
-def environment(record: Mapping[str, Any]) -> str:
-    """Versions and machine, in a sentence."""
-    made = record["environment"]
-    packages = ", ".join(f"{name} {made['packages'][name]}" for name in ("torch", "transformers", "numpy"))
-    return f"Python {made['python']}, {packages}, {made['machine']}."
-
-
-def between(text: str, name: str, content: str) -> str:
-    """The text with what stands between ``<!-- name -->`` and ``<!-- /name -->`` replaced.
-
-    Raises:
-        DataError: the text has no such place, or more than one.
-    """
-    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
-        raise DataError(
-            f"the page has no place for the {name}: expected one line '{begin.strip()}' and after it one line '{end}'"
-        )
-    return text[: text.index(begin) + len(begin)] + f"\n{content.strip()}\n\n" + text[text.index(end) :]
-
-
-def write_page(path: Path, claims: Iterable[Claim], records: Sequence[Mapping[str, Any]]) -> None:
-    """Put the list of claims and the findings between the comments that mark their places.
-
-    Raises:
-        DataError: a page that is not there or lacks the comments.
-    """
-    if not path.is_file():
-        raise DataError(
-            f"{path} is no page: give one with the comments '<!-- {LIST} -->', '<!-- /{LIST} -->', '<!-- {RESULTS} -->' and "
-            f"'<!-- /{RESULTS} -->'"
-        )
-    text = between(path.read_text(encoding="utf-8"), LIST, markdown(listing(claims)))
-    write_atomic(path, between(text, RESULTS, page_rows(records) if records else "Nothing has been run yet."))
+def keep(path: Path, claims: Iterable[Claim], records: Sequence[Mapping[str, Any]]) -> None:
+    """Put the list of claims and the findings into a page, see :func:`surefoot.methods.pages.write_page`."""
+    write_page(
+        path,
+        {LIST: markdown(listing(claims)), RESULTS: page_rows(records) if records else "Nothing has been run yet."},
+    )

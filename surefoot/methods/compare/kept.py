@@ -1,0 +1,50 @@
+"""A comparison in a Markdown page: its tables, its sentences, and what it was made with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from surefoot.files import read_lines
+from surefoot.methods.compare.experiment import Experiment
+from surefoot.methods.compare.schedule import FINISHED
+from surefoot.methods.compare.sentences import sentences, table
+from surefoot.methods.pages import made_with, markdown, write_page
+from surefoot.training.folder import run_path
+
+PLACE = "results"
+
+
+def keep(path: Path, experiment: Experiment, found: Mapping[str, Any]) -> None:
+    """Put a comparison between the comments ``<!-- results -->`` and ``<!-- /results -->`` of a page.
+
+    Args:
+        path: of the page.
+        experiment: what was compared.
+        found: content of its ``comparison.json``.
+
+    Raises:
+        DataError: the page is not there or lacks the comments.
+    """
+    parts = []
+    for task in found["tasks"]:
+        parts += [f"**{task}**"] if len(found["tasks"]) > 1 else []
+        parts.append(markdown(table(found, task)))
+    parts += ["\n".join(f"- {line}" for line in sentences(found)), cost(experiment)]
+    write_page(path, {PLACE: "\n\n".join(parts)})
+
+
+def cost(experiment: Experiment) -> str:
+    """How many runs, how long they took one core, and what they were made with."""
+    lines = read_lines(experiment.folder / FINISHED)
+    made = {
+        made_with(json.loads(file.read_text(encoding="utf-8")))
+        for job in experiment.jobs()
+        if (file := run_path(experiment.run(job)) / "environment.json").is_file()
+    }
+    minutes = sum(line["cpu_seconds"] for line in lines) / 60
+    return "\n".join(
+        [f"{len(lines)} runs, {minutes:.0f} minutes of one core together, evaluations included.", *sorted(made)]
+    )
