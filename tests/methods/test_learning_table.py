@@ -14,8 +14,8 @@ from benchmarks.learning.runs import Plan
 from benchmarks.learning.settings import CONTROL, DIFFERENCES, NONE, learning_config, updates_per_step
 from surefoot.algorithms.presets import PRESETS
 from surefoot.errors import DataError
-from surefoot.methods import pages
 from surefoot.files import read_lines
+from surefoot.methods import pages
 from surefoot.training.config import SftConfig
 from surefoot.training.sft import SftResult, sft
 

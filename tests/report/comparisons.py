@@ -78,10 +78,18 @@ def _result(number: int) -> dict[str, Any]:
             "low": (accuracy - 0.05).tolist(),
             "high": (accuracy + 0.05).tolist(),
             "tokens": (steps * 3000).tolist(),
+            "flops": (steps * 2e10).tolist(),
             "seconds": (steps * 1.5).tolist(),
         },
         "courses": {name: course for name in names},
-        "spent": {"steps": 40.0, "tokens": 120000.0, "trained": 110000.0, "seconds": 60.0, "cpu_seconds": 60.0},
+        "spent": {
+            "steps": 40.0,
+            "tokens": 120000.0,
+            "trained": 110000.0,
+            "flops": 8e11,
+            "seconds": 60.0,
+            "cpu_seconds": 60.0,
+        },
     }
 
 

@@ -27,6 +27,7 @@ def test_the_page_has_table_sentences_curves_cards_and_differences(tmp_path: Pat
     assert {
         "learning step addition",
         "learning tokens addition",
+        "learning flops addition",
         "learning seconds addition",
         "forest addition",
     } <= set(figures)
