@@ -53,7 +53,7 @@ def show_evaluation(console: Console, record: Mapping[str, Any], confidence: flo
     facts = _grid()
     facts.add_row("problems", f"{record['problems']} x {record['samples']} samples")
     facts.add_row(
-        "length", f"{record['length']:.1f} tokens on average, {percent(record['truncated'])} cut by the budget"
+        "length", f"{record['length']:.1f} tokens on average, {percent(record['truncated'])} cut by max_new_tokens"
     )
     facts.add_row("no answer", percent(record["no_answer"]))
     console.print()

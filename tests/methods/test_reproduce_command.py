@@ -46,8 +46,13 @@ def test_a_claim_runs_is_kept_and_fills_the_page(workplace: Path, capsys: pytest
     (workplace / "page.md").write_text(PAGE)
     assert run(["reproduce", "wrong-length", "--out", "kept", "--page", "page.md"]) == 0
     told = capsys.readouterr()
-    assert told.out.startswith("wrong-length: REPRODUCED") and "control held" in told.out and "2503.20783" in told.out
-    assert "wrong-length, seed 9" in told.err
+    assert (
+        told.out.startswith("wrong-length: REPRODUCED")
+        and "control held" in told.out
+        and ", had to be within " in told.out
+        and "2503.20783" in told.out
+    )
+    assert told.err.count("\n") == 1 and "wrong-length: 10 seeds in less than a second each" in told.err
     assert "| wrong-length | growth" in (workplace / "page.md").read_text()
     assert run(["reproduce", "wrong-length", "--out", "kept", "--json"]) == 0
     again = capsys.readouterr()

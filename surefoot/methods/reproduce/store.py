@@ -21,6 +21,7 @@ from surefoot.files import append_lines, mend_lines, only_writer, read_lines, wr
 from surefoot.methods.reproduce.claim import CONTROL, Claim, Finding, Measured, judge
 from surefoot.training.folder import environment
 
+QUICK_SEED = 1.0  # seconds; seeds that take less are told of together
 SEEDS, RESULT = "seeds.jsonl", "result.json"
 
 
@@ -70,13 +71,21 @@ def run_claim(bench: Bench, claim: Claim, *, again: bool = False) -> dict[str, A
             begin = _spent()
             claim.prepare(bench, claim)
             append_lines(folder / SEEDS, [_line(claim, None, {}, begin)])
+        quick, first = 0, _spent()
         for seed in missing:
             begin = _spent()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of tasks and runs; they say nothing of the claim
                 values = claim.measure(bench, claim, seed)
             append_lines(folder / SEEDS, [_line(claim, seed, values, begin)])
-            bench.say(f"{claim.name}, seed {seed}: {_spent() - begin:.0f} s of the processor")
+            if _spent() - begin < QUICK_SEED:
+                quick += 1
+            else:
+                bench.say(f"{claim.name}, seed {seed}: {_spent() - begin:.0f} s of the processor")
+        if quick:
+            bench.say(
+                f"{claim.name}: {quick} seeds in less than a second each, {_spent() - first:.1f} s of the processor"
+            )
         record = result(bench, claim)
         assert record is not None
         write_atomic(folder / RESULT, json.dumps(record, indent=1, allow_nan=False) + "\n")
