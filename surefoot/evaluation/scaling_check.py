@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from surefoot.errors import DataError
-from surefoot.evaluation.scaling import checked_points
-from surefoot.evaluation.scaling_profile import CEILING, POINTS, CurveFit, fit_curve, refined
+from surefoot.evaluation.scaling_profile import CEILING, POINTS, CurveFit, fit_curve, refined, usable_points
 
 SHARES = (0.4, 0.5, 0.6, 0.7, 0.8)
 EXPONENTS = np.geomspace(0.02, 5.0, 200)
@@ -77,7 +76,7 @@ def extrapolate(
     """
     if not 0 < share < 1:
         raise DataError(f"the part to fit is {share:g} of the compute: expected a share between 0 and 1")
-    compute, reward, initial = checked_points(compute_n, reward_n, initial, start, POINTS, all_above=False)
+    compute, reward, initial = usable_points(compute_n, reward_n, initial, start)
     seen = compute <= share * compute.max()
     if seen.all():
         raise DataError(f"no point lies beyond {share:g} of the compute: evaluate more often, or fit less of the run")
@@ -160,7 +159,7 @@ def compare_with_power_law(
     Raises:
         DataError: no share leaves enough points to fit and one to predict.
     """
-    compute, reward, initial = checked_points(compute_n, reward_n, initial, start, POINTS, all_above=False)
+    compute, reward, initial = usable_points(compute_n, reward_n, initial, start)
     shares, errors = [], []
     for share in SHARES:
         seen = compute <= share * compute.max()

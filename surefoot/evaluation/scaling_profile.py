@@ -19,6 +19,7 @@ which moves them together; the interval then speaks of these problems.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,6 +34,10 @@ CEILING = 1.0  # of an accuracy
 NEAR = 0.05  # share of the gain
 MIDPOINTS, EXPONENTS = 121, 81
 EXPONENT_RANGE = (0.1, 12.0)
+DECADES = 20  # of compute, and SIZES its logarithms, beyond which powers of it are no numbers
+SIZES = (-50, 50)
+FALL = 0.99  # level at which a reward is said to fall
+BLOCK = 64  # points whose curves are in memory at a time
 DRAWS = 400
 TINY = 1e-200
 FAR = 0.9995  # level of the region in which curves for the bands are looked for
@@ -83,9 +88,11 @@ class Profile:
         midpoints: np.ndarray,
         exponents: np.ndarray,
     ) -> Profile:
-        shape = curve(compute[:, None, None], 0.0, 1.0, midpoints[None, :, None], exponents[None, None, :])
         gain = reward - initial
-        square = np.maximum((shape**2).sum(axis=0), TINY)  # a curve that rises only beyond all points is 0 at each
+        inner, square = np.zeros((2, len(midpoints), len(exponents)))
+        for points, shape in _shapes(compute, midpoints, exponents):
+            inner += np.tensordot(gain[points], shape, axes=1)
+            square += (shape**2).sum(axis=0)
         return cls(
             compute,
             reward,
@@ -93,8 +100,8 @@ class Profile:
             ceiling,
             midpoints,
             exponents,
-            np.tensordot(gain, shape, axes=1),
-            square,
+            inner,
+            np.maximum(square, TINY),  # a curve that rises only beyond all points is 0 at each
             float(gain @ gain),
         )
 
@@ -193,10 +200,12 @@ def fit_curve(
         seed: of the draws for the bands.
 
     Raises:
-        DataError: fewer than five points, points that are no numbers, or a reward that does not rise.
+        DataError: fewer than five points, points that are no numbers, compute over more than twenty decades, or a reward that
+            does not rise.
         MissingExtraError: SciPy is not installed.
     """
-    compute, reward, initial = checked_points(compute_n, reward_n, initial, start, POINTS, all_above=False)
+    compute, reward, initial = usable_points(compute_n, reward_n, initial, start)
+    _refuse_fall(compute, reward)
     if not ceiling > reward.max():
         raise DataError(
             f"a reward of {reward.max():g} is not below the ceiling of {ceiling:g}: give the largest reward there can be"
@@ -222,6 +231,43 @@ def fit_curve(
     )
 
 
+def usable_points(
+    compute_n: np.ndarray, reward_n: np.ndarray, initial: float, start: float
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Points that the curves can be fitted to, as float64, and R_0.
+
+    Raises:
+        DataError: see :func:`fit_curve`.
+    """
+    compute, reward, initial = checked_points(compute_n, reward_n, initial, start, POINTS, all_above=False)
+    low, high = (float(np.log10(end)) for end in (compute.min(), compute.max()))
+    if high - low > DECADES or low < SIZES[0] or high > SIZES[1]:
+        raise DataError(
+            f"the compute goes from {compute.min():.1e} to {compute.max():.1e}: expected at most {DECADES} decades, between "
+            f"1e{SIZES[0]} and 1e{SIZES[1]}, all in one unit"
+        )
+    return compute, reward, initial
+
+
+def _refuse_fall(compute: np.ndarray, reward: np.ndarray) -> None:
+    """The curve can only rise, and would be fitted to a falling reward as a plateau from the start."""
+    found = require("scipy.stats", "fits", "the fit of reward against compute").linregress(
+        np.log(compute), reward, alternative="less"
+    )
+    if found.pvalue < 1 - FALL:
+        raise DataError(
+            f"the reward falls with compute (by {-found.slope * np.log(10):.2g} in a decade): there is no rise to fit; leave out "
+            "the part that falls, or look into why it does"
+        )
+
+
+def _shapes(compute: np.ndarray, midpoints: np.ndarray, exponents: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """The curves g of a grid at some points at a time: which, and [k, M, E]."""
+    for first in range(0, len(compute), BLOCK):
+        points = slice(first, first + BLOCK)
+        yield points, curve(compute[points, None, None], 0.0, 1.0, midpoints[None, :, None], exponents[None, None, :])
+
+
 def wide_grid(compute: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Values of C_mid from a hundredth of the least compute to a thousand times the most, and of B; evenly in the logarithm."""
     midpoints = np.geomspace(compute.min() / 100, compute.max() * 1000, MIDPOINTS)
@@ -230,14 +276,14 @@ def wide_grid(compute: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def refined(compute: np.ndarray, reward: np.ndarray, initial: float, ceiling: float, times: int = 4) -> Profile:
     """The grid around the best of the wide one, closer each time."""
-    axes = wide_grid(compute)
+    whole = axes = wide_grid(compute)
     profile = Profile.of(compute, reward, initial, ceiling, *axes)
     for _ in range(times):
         best = profile.best
         steps = [axis[1] / axis[0] for axis in axes]
         axes = tuple(  # type: ignore[assignment]
-            np.geomspace(value / step**2, value * step**2, 41)
-            for value, step in zip((best.midpoint, best.exponent), steps, strict=True)
+            np.geomspace(max(value / step**2, wide[0]), min(value * step**2, wide[-1]), 41)
+            for value, step, wide in zip((best.midpoint, best.exponent), steps, whole, strict=True)
         )
         profile = Profile.of(compute, reward, initial, ceiling, *axes)
     return profile
@@ -255,9 +301,10 @@ def region_within(whole: Profile, best: ScalingFit, bound: float) -> tuple[Profi
             found = np.flatnonzero(inside.any(axis=1 - axis))
             nearest = int(np.abs(np.log(values / value)).argmin())
             first, last = (int(found[0]), int(found[-1])) if len(found) else (nearest, nearest)
-            first, last = max(0, min(first, nearest) - 1), min(len(values) - 1, max(last, nearest) + 1)
+            first, last = min(first, nearest), max(last, nearest)
             if profile is whole:
-                opened[axis] = (bool(len(found)) and found[0] == 0, bool(len(found)) and found[-1] == len(values) - 1)
+                opened[axis] = (first == 0, last == len(values) - 1)
+            first, last = max(0, first - 1), min(len(values) - 1, last + 1)
             boxes.append(np.geomspace(values[first], values[last], len(values)))
         profile = Profile.of(whole.compute, whole.reward, whole.initial, whole.ceiling, *boxes)
     return profile, opened
@@ -296,11 +343,10 @@ def _draws(region: Profile, best: ScalingFit, scatter: float, seed: int) -> np.n
     fitted = best.reward(region.compute) - region.initial
     spread = scatter * np.sqrt(region.degrees / rng.chisquare(region.degrees, size=(DRAWS, 1)))
     gains = fitted + spread * rng.standard_normal((DRAWS, len(fitted)))
-    shape = curve(
-        region.compute[:, None, None], 0.0, 1.0, region.midpoints[None, :, None], region.exponents[None, None, :]
-    ).reshape(len(fitted), -1)
     square = region.square.ravel()
-    inner = gains @ shape
+    inner = np.zeros((DRAWS, square.size))
+    for points, shape in _shapes(region.compute, region.midpoints, region.exponents):
+        inner += gains[:, points] @ shape.reshape(len(shape), -1)
     gain = np.clip(inner / square, 0.0, region.ceiling - region.initial)
     place = (gain**2 * square - 2 * gain * inner).argmin(axis=1)
     i, j = np.unravel_index(place, region.squares.shape)
