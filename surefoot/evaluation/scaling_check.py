@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from surefoot.errors import DataError
-from surefoot.evaluation.scaling_profile import CEILING, POINTS, CurveFit, fit_curve, refined, usable_points
+from surefoot.evaluation.scaling_grid import refined
+from surefoot.evaluation.scaling_profile import CEILING, POINTS, CurveFit, fit_curve, usable_points
 
 SHARES = (0.4, 0.5, 0.6, 0.7, 0.8)
 EXPONENTS = np.geomspace(0.02, 5.0, 200)
