@@ -12,7 +12,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 from rich.console import Console
 
@@ -28,13 +28,13 @@ def console() -> Console:
     return found
 
 
-def say(line: str, stream: TextIO | None = None) -> None:
+def say(line: str, stream: IO[str] | None = None) -> None:
     """Print a line (to standard output), see :func:`folded`."""
     stream = stream or sys.stdout
     print(folded(line, stream), file=stream)
 
 
-def folded(line: str, stream: TextIO) -> str:
+def folded(line: str, stream: IO[str]) -> str:
     """A line broken between words where a terminal would break it within one, indented as it is itself.
 
     Files and pipes get it whole, for programs that read a line at a time. Words, such as paths, are never broken.
