@@ -180,7 +180,7 @@ def compare(experiment: Experiment, runs: Runs | None = None) -> dict[str, Any]:
         },
         "pairs": {arm: pair_record(pair) for arm, pair in pairs.items()},
         "gains": {arm: pair_record(_gain(experiment, runs, arm, seeds, tables[arm])) for arm in experiment.arms},
-        "warnings": warned(experiment, [job for job in runs if job.seed in seeds]),
+        "warnings": warned(experiment, [job for job in experiment.jobs() if job.seed in seeds]),
         "pairs_by_task": {
             task: {arm: pair_record(pair) for arm, pair in found.items()} for task, found in by_task.items()
         },
