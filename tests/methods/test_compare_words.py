@@ -124,7 +124,7 @@ def test_who_gained_what_ended_and_who_warned() -> None:
     )
     assert "3 by budget.tokens (grpo), 2 by steps (dapo), 1 for want of prompts (dapo)" in ended
     assert "A step that has begun is finished" in ended
-    assert warned.startswith("5 of 9 runs gave warnings: truncated (2: grpo), entropy") and "and 1 more kinds" in warned
+    assert warned.startswith("5 of 9 runs gave warnings: truncated (2: grpo), entropy") and " and 1 more. " in warned
 
 
 def test_a_comparison_of_an_earlier_version_has_its_sentences() -> None:

@@ -210,7 +210,7 @@ def _warned(comparison: Mapping[str, Any]) -> list[str]:
         return []
     kinds = [f"{kind['name']} ({kind['runs']}: {_some(kind['arms'])})" for kind in found["kinds"][:KINDS]]
     rest = len(found["kinds"]) - len(kinds)
-    more_kinds = f" and {rest} more kinds" if rest else ""
+    more_kinds = f" and {rest} more" if rest else ""
     return [
         f"{found['runs']} of {found['of']} runs gave warnings: {', '.join(kinds)}{more_kinds}. Their words are in "
         "warnings.jsonl of the runs."
