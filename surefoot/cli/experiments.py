@@ -201,11 +201,13 @@ def fit_lines(record: dict[str, Any]) -> list[str]:
     for key, name in names.items():
         one = record[key]
         low, high = ("open" if one[end] is None else f"{one[end]:,.4g}" for end in ("low", "high"))
-        if key == "asymptote" and one["high"] is not None and math.isclose(one["high"], record["ceiling"]):
+        if key == "asymptote" and one["high"] is None:
+            high = "open up to the ceiling"
+        elif key == "asymptote" and math.isclose(one["high"], record["ceiling"]):
             high += " (the ceiling)"
         lines.append(f"  {name}: {one['value']:,.4g} [{low}, {high}]")
     if record["refusal"]:
-        lines.append(f"  Not identified: {record['refusal']}.")
+        lines.append(f"  {record['refusal'][0].upper()}{record['refusal'][1:]}.")
     if (held := record["extrapolation"]) is not None:
         side = "too high" if held["bias"] > 0 else "too low"
         lines.append(

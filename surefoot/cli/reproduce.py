@@ -110,6 +110,7 @@ def described(claim: Claim) -> dict[str, Any]:
 def show_finding(record: dict[str, Any]) -> None:
     """A finding in a few lines: what was claimed, what was measured, what the control did, the verdict."""
     from surefoot.methods.reproduce.table import SIGNS, interval, number, wanted
+    from surefoot.report.wording import duration
 
     lines = [f"{record['claim']}: {record['verdict'].upper()}", f"  {record['hypothesis']}"]
     for criterion in record["criteria"]:
@@ -120,7 +121,7 @@ def show_finding(record: dict[str, Any]) -> None:
         f"  control {'held' if control['held'] else 'MOVED'}, {interval(control['interval'])}, had to be {wanted(control)}: "
         f"{control['quantity']}"
     )
-    lines.append(f"  {record['paper']}; {len(record['seeds'])} seeds, {record['seconds']:.0f} s")
+    lines.append(f"  {record['paper']}; {len(record['seeds'])} seeds, {duration(record['seconds'])}")
     for line in lines:
         output.say(line)
     print()

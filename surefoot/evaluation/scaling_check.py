@@ -80,11 +80,13 @@ def extrapolate(
     compute, reward, initial = usable_points(compute_n, reward_n, initial, start)
     seen = compute <= share * compute.max()
     if seen.all():
-        raise DataError(f"no point lies beyond {share:g} of the compute: evaluate more often, or fit less of the run")
+        raise DataError(
+            f"no point lies beyond {100 * share:g} % of the compute: evaluate more often, or fit less of the run"
+        )
     try:
         fit = fit_curve(compute[seen], reward[seen], initial, ceiling=ceiling, confidence=confidence)
     except DataError as error:
-        raise DataError(f"the first {share:g} of the compute cannot be fitted: {error}") from error
+        raise DataError(f"the first {100 * share:g} % of the compute cannot be fitted: {error}") from error
     rest = compute[~seen]
     low, high = fit.band(rest, of_points=True)
     return Extrapolation(fit, float(compute[seen].max()), rest, reward[~seen], fit.fit.reward(rest), low, high)
@@ -174,7 +176,8 @@ def compare_with_power_law(
         errors.append([np.sqrt(((found(compute[~seen]) - reward[~seen]) ** 2).mean()) for found in predictors])
     if not errors:
         raise DataError(
-            f"a comparison of curves needs {POINTS} points in the first {SHARES[-1]:g} of the compute: evaluate more often"
+            f"a comparison of curves needs {POINTS} points in the first {100 * SHARES[-1]:g} % of the compute: "
+            "evaluate more often"
         )
     table = np.array(errors)
     return Contest(tuple(shares), table[:, 0], table[:, 1])

@@ -103,6 +103,10 @@ def test_a_fit_says_whose_each_number_is(surefoot: Surefoot, workplace: Path) ->
     assert not any("(the ceiling)" in line for line in fit_lines(record))
     record["asymptote"]["high"] = record["ceiling"]
     assert any(line.startswith("  asymptote A") and line.endswith(", 1 (the ceiling)]") for line in fit_lines(record))
+    record["asymptote"]["high"] = None
+    record["refusal"] = "the data leave it open"
+    ends = [line.split("[")[-1].strip() for line in fit_lines(record)]
+    assert any(end.endswith(", open up to the ceiling]") for end in ends) and "The data leave it open." in ends
 
 
 def test_refusals_of_a_fit_say_what_to_do(surefoot: Surefoot, workplace: Path) -> None:
