@@ -230,7 +230,10 @@ def test_every_example_is_a_valid_configuration() -> None:
     assert examples
     for example in examples:
         values = tomllib.loads(example.read_text(encoding="utf-8"))
-        validate(RunConfig if "train" in values else SftConfig, values)
+        if "arms" in values:
+            make_experiment(values)
+        else:
+            validate(RunConfig if "train" in values else SftConfig, values)
 
 
 def test_the_examples_in_docstrings_are_true() -> None:
