@@ -43,8 +43,8 @@ class Packed:
         group_tokens: [S] float64, loss tokens of the sequence's whole group in the optimiser step.
         sample_index: [S] int64, where each sequence stands in the batch it was packed from.
         weight: [N] float32, factor of the token in the objective; 1 where nothing else was said.
-        top_ids: [N, K] int64, the behaviour policy's likeliest tokens at each place, as in :class:`~surefoot.types.Sample`; None where
-            the engine was not asked for them.
+        top_ids: [N, K] int64, the behaviour policy's likeliest tokens at each place, as in :class:`~surefoot.types.Sample`;
+            None where the engine was not asked for them.
         top_logp_behaviour: [N, K] float32, their log-probabilities under the behaviour policy; None with ``top_ids``.
     """
 
