@@ -231,7 +231,8 @@ def test_every_example_is_a_valid_configuration() -> None:
     for example in examples:
         values = tomllib.loads(example.read_text(encoding="utf-8"))
         if "arms" in values:
-            make_experiment(values)
+            made = make_experiment(values)
+            assert len({made.digest(job) for job in made.jobs()}) == len(list(made.jobs()))
         else:
             validate(RunConfig if "train" in values else SftConfig, values)
 
