@@ -49,13 +49,13 @@ def test_controls_stand_last_are_marked_and_are_no_candidates() -> None:
             [
                 "its reward is a coin toss",
                 "Against its own start: +5.0 points, 95 % interval +1.0 to +9.0; it rose by itself",
-                "grpo against it: +20.0 points, 95 % interval +10.0 to +30.0; this is what the reward taught",
+                "grpo against it: +20.0 points, 95 % interval +10.0 to +30.0; the reward makes this difference",
             ],
         ),
         (
             pair(-0.05, -0.09, -0.01),
             pair(0.01, -0.1, 0.12),
-            ["it got worse", "-1.0 points, 95 % interval -12.0 to +10.0; it is not shown that the reward taught"],
+            ["it got worse", "-1.0 points, 95 % interval -12.0 to +10.0; it is not shown that the reward makes a difference"],
         ),
         (pair(0.0, -0.1, 0.1), pair(0.2, 0.1, 0.3), ["no change is shown", "the reward did harm"]),
     ],
@@ -71,7 +71,7 @@ def test_a_control_says_what_it_did_and_what_the_reward_taught(
 def test_one_seed_says_nothing_of_a_control() -> None:
     unknown = pair(-0.2, -1.0, 1.0, "too little data")
     line = control_sentence("coin", with_control(unknown, unknown))
-    assert "one seed" in line and "taught" not in line and "by itself" not in line
+    assert "one seed" in line and "makes" not in line and "by itself" not in line
 
 
 def test_a_control_may_be_the_baseline() -> None:

@@ -61,7 +61,7 @@ def more(pair: Mapping[str, Any], seeds: int) -> str:
 
 
 def control_sentence(arm: str, comparison: Mapping[str, Any]) -> str:
-    """What an arm without a reward to learn from did by itself, and what the reward therefore taught the baseline."""
+    """What an arm without a reward to learn from did by itself, and the difference that the reward makes to the baseline."""
     baseline, kind = comparison["baseline"], comparison["controls"][arm]
     parts = [f"{arm} is a control: its reward is {REPLACED.get(kind, kind)}."]
     gain = comparison.get("gains", {}).get(arm)
@@ -71,14 +71,14 @@ def control_sentence(arm: str, comparison: Mapping[str, Any]) -> str:
         parts.append(f"Against its own start: {_seen([value, low, high], comparison)}; {moved}.")
     pair = comparison["pairs"].get(arm)
     if pair is None:
-        return " ".join([*parts, "It is the baseline: an arm's difference to it is what the reward taught that arm."])
+        return " ".join([*parts, "It is the baseline: an arm's difference to it is the one that the reward makes."])
     value, low, high = pair["difference"]
     if pair["verdict"] == Verdict.UNKNOWN:
         parts.append(f"{baseline} ends {points(-value)} points from it with one seed, which says nothing of others.")
     else:
         seen = _seen([-value, -high, -low], comparison)
-        nothing = "it is not shown that the reward taught anything"
-        taught = _by_sign(-high, -low, "this is what the reward taught", nothing, "the reward did harm")
+        nothing = "it is not shown that the reward makes a difference"
+        taught = _by_sign(-high, -low, "the reward makes this difference", nothing, "the reward did harm")
         parts.append(f"{baseline} against it: {seen}; {taught}.")
     return " ".join(parts)
 
