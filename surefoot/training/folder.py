@@ -88,7 +88,7 @@ class RunFolder:
         file = self.path / f"{name}.jsonl"
         try:
             records = read_lines(file)
-        except (ValueError, OSError) as error:
+        except RunFolderError as error:
             raise RunFolderError(f"the run cannot go on, a log is damaged: {error}") from None
         for number, record in enumerate(records):
             if not isinstance(record.get("step"), int):

@@ -136,8 +136,8 @@ def test_arms_on_other_problems_are_refused(done: Experiment) -> None:
         (lambda lines: lines[:-1], "evaluated last after step 1, and has 2 steps"),
         (lambda lines: [], "has no evaluations"),
         (lambda lines: [*lines[:-1], lines[-1] | {"right": [3, 0, 0, 0]}], "does not count right samples"),
-        (lambda lines: [*lines[:-1], {"step": 2}], "cannot be read"),
-        (lambda lines: [{"right": [0] * 4}, *lines], "cannot be read"),
+        (lambda lines: [*lines[:-1], {"step": 2}], "is damaged"),
+        (lambda lines: [{"right": [0] * 4}, *lines], "is damaged"),
     ],
     ids=["cut", "empty", "more than all", "without results", "without a step"],
 )

@@ -20,8 +20,9 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from surefoot.errors import RunFolderError
-from surefoot.files import append_lines, mend_lines, only_writer, read_lines
+from surefoot.files import append_lines, mend_lines, only_writer
 from surefoot.methods.compare.experiment import Experiment, Job
+from surefoot.methods.compare.records import finished_lines
 from surefoot.rewards.build import build_reward
 from surefoot.rewards.controls import make_control
 from surefoot.tasks.build import build_task
@@ -49,11 +50,11 @@ def finished(experiment: Experiment) -> dict[Job, dict[str, Any]]:
     """The records of the experiment's finished runs.
 
     Raises:
-        RunFolderError: a run of this experiment was made with other settings.
+        RunFolderError: a run of this experiment was made with other settings, or a line is damaged.
     """
     found: dict[Job, dict[str, Any]] = {}
     wanted = set(experiment.jobs())
-    for record in read_lines(experiment.folder / FINISHED):
+    for record in finished_lines(experiment.folder / FINISHED):
         job = Job(record["task"], record["arm"], record["seed"])
         if job not in wanted:
             continue
