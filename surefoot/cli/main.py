@@ -14,7 +14,7 @@ import typer
 
 from surefoot import __version__
 from surefoot.cli import audit, commands, experiments, options, reproduce, views
-from surefoot.cli.output import forgiving_output
+from surefoot.cli.output import forgiving_output, harmless
 from surefoot.errors import SurefootError
 from surefoot.training.threads import wait_passively
 
@@ -113,7 +113,7 @@ def _invoke(given: list[str]) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"surefoot: error: {' '.join(message.split())}", file=sys.stderr)
+    print(f"surefoot: error: {harmless(' '.join(message.split()))}", file=sys.stderr)
     return code
 
 
@@ -146,7 +146,7 @@ def _plain_warnings() -> None:
     """A warning is one line; those that speak to programmers (deprecations) are for the tests, not for this command."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        print(f"surefoot: warning: {' '.join(str(message).split())}", file=sys.stderr)
+        print(f"surefoot: warning: {harmless(' '.join(str(message).split()))}", file=sys.stderr)
 
     if not sys.warnoptions:
         for category in (DeprecationWarning, PendingDeprecationWarning, FutureWarning):

@@ -54,7 +54,9 @@ def read_page(path: Path, names: Sequence[str]) -> str:
     try:
         text = path.read_bytes().decode("utf-8")  # its line ends stay
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 (at byte {error.start}): save it as UTF-8, or give another page") from None
+        raise DataError(
+            f"{path} is not UTF-8 (at byte {error.start}): save it as UTF-8, or give another page"
+        ) from None
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}): give a page that can") from None
     for name in names:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,7 +64,8 @@ def _named(path: Path) -> Place | None:
     if not isinstance(found, dict) or not all(isinstance(found.get(key), (str, int)) for key in keys):
         return None
     control = found.get("control")
-    return Place(*(str(found[key]) for key in keys), control if isinstance(control, str) else "")
+    experiment, arm, task, seed = (str(found[key]) for key in keys)
+    return Place(experiment, arm, task, seed, control if isinstance(control, str) else "")
 
 
 def around(folder: Path) -> Path | None:
@@ -74,15 +75,13 @@ def around(folder: Path) -> Path | None:
 
 def instead(folder: Path) -> str:
     """For the end of a message about a folder that is no run: what may have been meant, or "" where nothing is near."""
-    if is_experiment(folder):
-        runs = list(_runs(folder / ARMS))
-        return f" It is an experiment, its runs are {_listed(runs)}." if runs else " It is an experiment without runs."
     if not folder.is_dir():
         return ""
-    held = list(_runs(folder))
-    experiment = around(folder)
-    words = f" It lies in the experiment {_short(experiment)}." if experiment is not None else ""
-    return words + (f" It holds {_listed(held)}." if held else "")
+    if is_experiment(folder):
+        return f" It is an experiment, whose runs are {_listed(_runs(folder / ARMS))}."
+    experiment, held = around(folder), list(_runs(folder))
+    words = f" It lies in the experiment {_short(experiment)}: give that folder." if experiment is not None else ""
+    return words + (f" It holds {_listed(held)}: give one of them." if held else "")
 
 
 def _runs(folder: Path, depth: int = _DEPTH) -> Iterator[Path]:
@@ -98,9 +97,10 @@ def _runs(folder: Path, depth: int = _DEPTH) -> Iterator[Path]:
             yield from _runs(path, depth - 1)
 
 
-def _listed(found: list[Path]) -> str:
+def _listed(runs: Iterable[Path]) -> str:
+    found = list(runs)
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return ", ".join(map(str, found[:_SHOWN])) + more
+    return (", ".join(map(str, found[:_SHOWN])) or "not there yet") + more
 
 
 def _short(path: Path) -> str:

@@ -38,9 +38,12 @@ class Compared(Evaluated):
     right: list[Count] = Field(min_length=1)
 
 
-_Course: Any = create_model(
-    "Course", __base__=Metrics, **{f"m{i}": (Number | None, Field(None, alias=name)) for i, name in enumerate(COURSES)}
-)  # type: ignore[call-overload]
+_course = {f"course_{i}": (Number | None, Field(None, alias=name)) for i, name in enumerate(COURSES)}
+_KINDS: dict[str, Any] = {
+    "evaluations": Compared,
+    "metrics": create_model("Course", __base__=Metrics, **_course),  # type: ignore[call-overload]
+    "timings": Timing,
+}
 
 
 @dataclass(frozen=True)
@@ -114,19 +117,20 @@ def read_run_record(folder: Path, line: Mapping[str, Any]) -> RunRecord:
     Raises:
         DataError: they are damaged, or not those of a finished run.
     """
-    kinds = {"evaluations": Compared, "metrics": _Course, "timings": Timing}
     remedy = f"remove the folder {folder}, and its line in finished.jsonl, and run it again"
     try:
-        logs = [by_step(checked_lines(folder / f"{name}.jsonl", kind, remedy)) for name, kind in kinds.items()]
+        evaluations, metrics, timings = (
+            by_step(checked_lines(folder / f"{name}.jsonl", kind, remedy)) for name, kind in _KINDS.items()
+        )
     except RunFolderError as error:
         raise DataError(str(error)) from None
-    done = logs[1][-1]["step"] if logs[1] else 0
-    why = _unfinished(*logs)
+    done = metrics[-1]["step"] if metrics else 0
+    why = _unfinished(evaluations, metrics, timings)
     if not why and done != line["steps"]:
         why = f"has {done} steps, and its line in finished.jsonl says {line['steps']}"
     if why:
         raise DataError(f"the run {folder} {why}: {remedy}")
-    return RunRecord(*logs, line)
+    return RunRecord(evaluations, metrics, timings, line)
 
 
 def _unfinished(
@@ -140,7 +144,9 @@ def _unfinished(
         return f"was evaluated last after step {evaluated}, and has {trained} steps"
     steps = [record["step"] for record in evaluations]
     if steps[0] != 0 or len(set(steps)) < len(steps):
-        return f"has evaluations after the steps {_some(steps)}, expected one of each step, from 0 on (evaluations.jsonl)"
+        return (
+            f"has evaluations after the steps {_some(steps)}, expected one of each step, from 0 on (evaluations.jsonl)"
+        )
     for name, records in (("metrics", metrics), ("timings", timings)):
         found = [record["step"] for record in records]
         if found != list(range(1, trained + 1)):

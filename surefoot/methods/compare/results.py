@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,9 +28,7 @@ def read_runs(experiment: Experiment) -> Runs:
     Raises:
         DataError: the files of one are damaged, or not those of a finished run.
     """
-    return {
-        job: read_run_record(run_path(experiment.run(job)), line) for job, line in finished(experiment).items()
-    }
+    return {job: read_run_record(run_path(experiment.run(job)), line) for job, line in finished(experiment).items()}
 
 
 def complete_seeds(experiment: Experiment, runs: Runs) -> tuple[int, ...]:
