@@ -74,10 +74,10 @@ def _check(record: dict[str, Any], kind: type[Line], place: str) -> None:
         name = ".".join(map(str, problem["loc"]))
         if problem["type"] == "missing":
             raise RunFolderError(f"{place} is damaged: it has no '{name}'") from None
-        message = problem["msg"].removeprefix("Value error, ")
-        given = repr(problem["input"])
-        what = f"'{name}' is {given[:40]}{'...' if len(given) > 40 else ''}, and " if name else ""
-        raise RunFolderError(f"{place} is damaged: {what}{message[:1].lower()}{message[1:]}") from None
+        given, message = repr(problem["input"]), problem["msg"].removeprefix("Value error, ")
+        what = f"'{name}' is {given[:40]}{'...' if len(given) > 40 else ''}" if name else "it cannot be read"
+        message = message.replace("Input should be", "expected", 1)
+        raise RunFolderError(f"{place} is damaged: {what}, {message[:1].lower()}{message[1:]}") from None
 
 
 def by_step(records: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from surefoot.errors import RunFolderError
 from surefoot.files import append_lines, mend_lines, only_writer, write_atomic
@@ -29,13 +29,17 @@ from surefoot.training.lines import Amount, Line, checked_lines
 SEEDS, RESULT = "seeds.jsonl", "result.json"
 
 
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
 class SeedLine(Line):
     """Of ``seeds.jsonl``; what could not be measured is NaN, and the line of a claim's preparation has no seed."""
 
     digest: str
     seed: int | None
     seconds: Amount
-    values: dict[str, float | Annotated[list[float], Field(min_length=1)]]
+    values: dict[str, Annotated[list[float], BeforeValidator(_as_list), Field(min_length=1)]]
 
 
 def _silent(words: str) -> None:
