@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 COMPARISON = "comparison.json"
-IDENTITY = "experiment.json"
+ORIGIN = "experiment.json"  # of which experiment a run is a part; written before the run begins
 ARMS = "arms"
 _SEED = re.compile(r"seed-(-?[0-9]+)")
 _SHOWN = 3  # folders that a suggestion names
@@ -43,7 +43,7 @@ def is_run(folder: Path) -> bool:
 
 def place(run: Path) -> Place | None:
     """Where in its experiment a run lies, from its ``experiment.json``, else from its path; None: it belongs to none."""
-    named = _named(run / IDENTITY)
+    named = _named(run / ORIGIN)
     if named is not None:
         return named
     parts = run.resolve().parts
