@@ -151,7 +151,8 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 def mend_lines(path: Path) -> None:
     """Take a torn last line off a JSON-lines file, which a killed writer may have left and the next line would be glued to."""
     if path.exists():
-        whole, _, last = path.read_bytes().rpartition(b"\n")
+        with explained(path):
+            whole, _, last = path.read_bytes().rpartition(b"\n")
         if last.strip():
             kept = whole.split(b"\n") if whole else []
             write_atomic(path, b"\n".join([*kept, *([last] if _is_json(last) else []), b""]))

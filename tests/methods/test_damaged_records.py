@@ -147,6 +147,8 @@ def test_a_damaged_line_of_a_claim(tmp_path: Path, bad: Any, said: str) -> None:
     with pytest.raises(RunFolderError, match=r"seeds\.jsonl") as error:
         run_claim(bench, claim)
     assert said in str(error.value) and "--again" in str(error.value)
+    with pytest.raises(RunFolderError):
+        list(results(bench, {"planted": claim}))
     with pytest.warns(UserWarning, match="planted is left out"):  # one bad file does not hide the other claims
         assert [one["claim"] for one in results(bench, {"planted": claim, "other": other})] == ["other"]
     assert run_claim(bench, claim, again=True)["verdict"] == "reproduced" and result(bench, claim) is not None

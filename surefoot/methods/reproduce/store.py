@@ -206,11 +206,17 @@ def _mean(value: Any) -> float | None:
 
 
 def results(bench: Bench, claims: Mapping[str, Claim]) -> Iterator[dict[str, Any]]:
-    """The verdicts of the claims whose every seed was measured; a warning for each whose file is damaged."""
+    """The verdicts of the claims whose every seed was measured; of several a damaged one is left out with a warning.
+
+    Raises:
+        RunFolderError: the file of the only claim is damaged.
+    """
     for claim in claims.values():
         try:
             found = result(bench, claim)
         except RunFolderError as error:
+            if len(claims) == 1:
+                raise
             warnings.warn(f"{claim.name} is left out: {error}", stacklevel=2)
             continue
         if found is not None:
