@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from surefoot.config import dump_toml
 from surefoot.errors import DataError, RunFolderError
 from surefoot.files import read_lines
 from surefoot.methods.compare import schedule
@@ -210,7 +211,7 @@ def test_the_command_says_what_there_is_to_do(tmp_path: Path, capsys: pytest.Cap
         for name in states:
             (folder / "state" / name).mkdir(parents=True)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.toml").touch()
+        (folder / "config.toml").write_text(dump_toml(made.run(job).resolved()))
     assert [under_way(made, job) for job in (first, second, *rest)] == [10, 0, *[None] * len(rest)]
     _Told().begins(made)
     assert capsys.readouterr().err.splitlines() == [
