@@ -122,6 +122,8 @@ def _say_how_to_go_on(given: Sequence[str]) -> None:
     if given[:1] == ["train"]:
         words = [*given, *([] if "--resume" in given else ["--resume"])]
         line += f"; to go on from the last saved step: surefoot {shlex.join(words)}"
+    elif given[:1] == ["compare"]:
+        line += "; the same command goes on from the last saved steps"
     print(line, file=sys.stderr)
 
 
