@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from surefoot.cli import output
-from surefoot.cli.commands import Json, Set, read_config
+from surefoot.cli.commands import Json, NoProgress, Set, read_config
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,6 +39,7 @@ def audit(
     samples: Annotated[int, typer.Option(metavar="K", help="Samples of each prompt, with a model.")] = 8,
     prompts: Annotated[int, typer.Option(metavar="N", help="Prompts that are looked at.")] = 64,
     quick: Annotated[bool, typer.Option("--quick", help="Only what a run looks at before its first step.")] = False,
+    quiet: NoProgress = False,
     as_json: Json = False,
     pairs: Set = None,
 ) -> None:

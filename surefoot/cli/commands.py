@@ -29,12 +29,15 @@ EPILOGS = {
     "doctor": KEYS.format("--model.path FOLDER --task.name addition"),
 }
 
+EXPERIMENT = ("arms", "base", "seeds")  # keys of an experiment that no run has
+
 Configs = Annotated[list[Path], typer.Argument(metavar="CONFIG", help="TOML files, merged left to right.")]
 SomeConfigs = Annotated[
     list[Path] | None, typer.Argument(metavar="CONFIG", help="TOML files, merged left to right.", show_default=False)
 ]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", hidden=True)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+NoProgress = Annotated[bool, typer.Option("--quiet", "-q", help="Accepted by every command; this one has no progress.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 
 
@@ -114,6 +117,7 @@ def evaluate(
     samples: Annotated[
         int | None, typer.Option(metavar="K", help="Samples per problem; more than 1 are drawn at temperature 1. [1]")
     ] = None,
+    quiet: NoProgress = False,
     as_json: Json = False,
     pairs: Set = None,
 ) -> None:
@@ -136,7 +140,13 @@ def evaluate(
         show_evaluation(output.console(), record, config.evaluation.confidence)
 
 
-def doctor(context: typer.Context, configs: SomeConfigs = None, as_json: Json = False, pairs: Set = None) -> None:
+def doctor(
+    context: typer.Context,
+    configs: SomeConfigs = None,
+    quiet: NoProgress = False,
+    as_json: Json = False,
+    pairs: Set = None,
+) -> None:
     """Check versions, task, template, engine and trainer."""
     from dataclasses import asdict
 
@@ -164,6 +174,7 @@ def cards(
         ),
     ] = None,
     diff: Annotated[bool, typer.Option("--diff", help="Compare two, part by part.")] = False,
+    quiet: NoProgress = False,
     as_json: Json = False,
     pairs: Set = None,
 ) -> None:
@@ -238,10 +249,10 @@ def read_config(schema: Any, files: Sequence[Path], pairs: Sequence[str] | None,
     """The configuration that files and dotted options make, in this order.
 
     Raises:
-        ConfigError: see :func:`surefoot.config.load`; a file of problems in the place of a configuration.
+        ConfigError: see :func:`surefoot.config.load`; a file of problems, or an experiment, in the place of a configuration.
     """
     from surefoot.cli import options
-    from surefoot.config import load
+    from surefoot.config import load, read_toml
     from surefoot.errors import ConfigError
     from surefoot.tasks.readers import kind_of
 
@@ -249,6 +260,11 @@ def read_config(schema: Any, files: Sequence[Path], pairs: Sequence[str] | None,
         if kind_of(file):
             raise ConfigError(
                 f"{file} is a data file, not a configuration, which is TOML: give it as --task.name file --task.path {file}"
+            )
+        strangers = [key for key in EXPERIMENT if key not in schema.model_fields and key in read_toml(file)]
+        if strangers:
+            raise ConfigError(
+                f"{file} looks like an experiment ({', '.join(strangers)}): run it with `surefoot compare {file}`"
             )
     return load(schema, list(files), options.read(pairs or (), schema, options.declared(context.command)))
 

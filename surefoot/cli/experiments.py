@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 import warnings
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from surefoot.cli import output
-from surefoot.cli.commands import Json, Quiet, Set, read_config
+from surefoot.cli.commands import Json, NoProgress, Quiet, Set, read_config
 
 if TYPE_CHECKING:
     from surefoot.methods.compare.experiment import Experiment
@@ -165,24 +166,22 @@ def _page(folder: Path) -> Path | None:
 
 
 def show_comparison(found: dict[str, Any], folder: Path, page: Path | None = None) -> None:
-    """A table for each task, one sentence for each arm."""
-    from surefoot.methods.compare.sentences import sentences, table
+    """A table for each task, one sentence for each arm, and what else must be known."""
+    from surefoot.methods.compare.sentences import legend, sentences, table
     from surefoot.report.terminal import text_table
 
-    console = output.console()
+    width = output.console().width
     for task in found["tasks"]:
         if len(found["tasks"]) > 1:
-            console.print(f"{task}\n", highlight=False, markup=False)
-        for lines in text_table(table(found, task), console.width):
-            console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
-            console.print()
-    for line in sentences(found):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+            print(f"{task}\n")
+        for lines in text_table(table(found, task), width):
+            print("\n".join(lines), end="\n\n")
+    for line in (legend(found), "", *sentences(found)):
+        output.say(line)
     done, planned = found["seeds"], found["seeds_planned"]
     if len(done) < len(planned):
-        console.print(f"{len(done)} of {len(planned)} seeds are finished.", highlight=False, soft_wrap=True)
-    where = f"The page: {page}" if page is not None else f"Everything is in {folder}"
-    console.print(where, highlight=False, markup=False, soft_wrap=True)
+        output.say(f"{len(done)} of {len(planned)} seeds are finished.")
+    output.say(f"The page: {page.resolve()}" if page is not None else f"Everything is in {folder.resolve()}")
 
 
 def fit(
@@ -199,48 +198,79 @@ def fit(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw points, curves and bands (.svg or .png).")
     ] = None,
+    quiet: NoProgress = False,
     as_json: Json = False,
 ) -> None:
     """Fit held-out reward against compute, and say how sure the curve is."""
+    from dataclasses import replace
+
     from surefoot.cli.show import show_json
+    from surefoot.errors import ConfigError
     from surefoot.methods.scaling import fit_points, read_points
 
+    if not 0 < holdout < 1:
+        raise ConfigError(f"--holdout {holdout:g}: expected a share of the compute between 0 and 1, for instance 0.5")
     found = []
     for run in runs:
-        points = read_points(run, unit=unit, initial=initial)
+        _refuse_experiment(run)
+        points = replace(read_points(run, unit=unit, initial=initial), name=str(run))
         found.append((points, *fit_points(points, start=start, ceiling=ceiling, share=holdout)))
     if plot is not None:
         from surefoot.report.fit_plot import plot_fits
 
         plot_fits([(points, one) for points, one, _ in found], plot)
-        print(f"surefoot: wrote {plot}", file=sys.stderr)
+        if not quiet:
+            print(f"surefoot: wrote {plot}", file=sys.stderr)
     if as_json:
         show_json([record for *_, record in found])
         return
     for *_, record in found:
         for line in fit_lines(record):
-            output.console().print(line, highlight=False, markup=False, soft_wrap=True)
+            output.say(line)
+
+
+def _refuse_experiment(folder: Path) -> None:
+    from surefoot.errors import RunFolderError
+    from surefoot.report.experiment import is_experiment
+
+    if not is_experiment(folder):
+        return
+    arm = next((path for path in sorted((folder / "arms").glob("*/*")) if path.is_dir()), folder / "arms/TASK/ARM")
+    raise RunFolderError(f"{folder} is an experiment, and a fit is of a run: surefoot fit {arm / 'seed-*'}")
 
 
 def fit_lines(record: dict[str, Any]) -> list[str]:
     """A fit in a few lines."""
     unit = record["unit"]
-    lines = [f"{record['name']}: {record['points']} points, reward before training {record['initial']:.3f}"]
+    sure = f"{100 * record['confidence']:g} %"
+    lines = [
+        f"{record['name']}: {record['points']} points, reward before training {record['initial']:.3f}; "
+        f"in brackets {sure} intervals"
+    ]
     names = {"asymptote": "asymptote A", "midpoint": f"half of the gain at C_mid ({unit})", "exponent": "steepness B"}
     for key, name in names.items():
         one = record[key]
         low, high = ("open" if one[end] is None else f"{one[end]:,.4g}" for end in ("low", "high"))
+        if key == "asymptote" and one["high"] is None:
+            high = "open up to the ceiling"
+        elif key == "asymptote" and math.isclose(one["high"], record["ceiling"]):
+            high += " (the ceiling)"
         lines.append(f"  {name}: {one['value']:,.4g} [{low}, {high}]")
     if record["refusal"]:
-        lines.append(f"  Not identified: {record['refusal']}.")
+        lines.append(f"  {record['refusal'][0].upper()}{record['refusal'][1:]}.")
     if (held := record["extrapolation"]) is not None:
+        side = "too high" if held["bias"] > 0 else "too low"
         lines.append(
             f"  Fitted to the first {100 * held['share']:g} % of the compute, it predicts the other {held['points']} points with "
-            f"a mean error of {held['error']:.3f} (bias {held['bias']:+.3f}); "
-            f"{100 * held['inside']:.0f} % of them lie in its band."
+            f"a mean absolute error of {held['error']:.3f}, on average {side} by {abs(held['bias']):.3f}; "
+            f"{100 * held['inside']:.0f} % of them lie in its {sure} band."
         )
     if (law := record["power_law"]) is not None:
         sigmoid, power = (sum(law[name]) / len(law[name]) for name in ("sigmoid", "power_law"))
         verdict = "neither predicts better" if law["better"] == "neither" else f"the {law['better']} predicts better"
-        lines.append(f"  Against a power law: errors of prediction {sigmoid:.3f} and {power:.3f}, {verdict}.")
+        shares = ", ".join(f"{100 * share:g}" for share in law["shares"])
+        lines.append(
+            f"  Fitted to the first {shares} % of the compute and judged by the rest: root mean squared error of this curve "
+            f"{sigmoid:.3f}, of a power law {power:.3f}; {verdict}."
+        )
     return [*lines, *(f"  {note[0].upper()}{note[1:]}." for note in record["notes"])]

@@ -8,10 +8,12 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 from rich.console import Console
 
@@ -36,6 +38,26 @@ def console() -> Console:
     if found.width < NARROWEST:
         found.width = NARROWEST if found.width > 0 else UNKNOWN
     return found
+
+
+def say(line: str, stream: IO[str] | None = None) -> None:
+    """Print a line (to standard output), see :func:`folded`."""
+    stream = stream or sys.stdout
+    print(folded(line, stream), file=stream)
+
+
+def folded(line: str, stream: IO[str]) -> str:
+    """A line broken between words where a terminal would break it within one, indented as it is itself.
+
+    Files and pipes get it whole, for programs that read a line at a time. Words, such as paths, are never broken.
+    """
+    if not stream.isatty():
+        return line
+    width = max(shutil.get_terminal_size((UNKNOWN, 24)).columns, NARROWEST)
+    indent = line[: len(line) - len(line.lstrip())]
+    kept = line.replace(" = ", "\xa0=\xa0").replace(" %", "\xa0%")  # a number is not parted from what it belongs to
+    lines = textwrap.wrap(kept, width, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace("\xa0", " ")
 
 
 class Forgiving:

@@ -9,6 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from surefoot.methods.compare.experiment import ExperimentConfig
 from surefoot.training.config import RunConfig, SftConfig
 
 HEAD = """# Configuration
@@ -25,6 +26,14 @@ used; a run keeps it in `config.toml`.
 """
 
 
+EXPERIMENT = (
+    "What is compared, see [compare](compare.md). `[base]` holds the keys of a run, `[arms.NAME]` those in which an arm differs,",
+    "`[tasks.NAME]` the keys of `[task]`, and `[warm_up]` those of supervised training. Their keys are options too, from the",
+    "table on: `--base.train.steps 20`, `--arms.grpo.optimiser.lr 1e-4`.",
+    "",
+)
+
+
 def reference() -> str:
     """The page, in Markdown."""
     lines = [HEAD, "## A run (`surefoot train`)", "", *_table(RunConfig, "")]
@@ -34,6 +43,8 @@ def reference() -> str:
         "",
     ]
     lines += _rows(SftConfig, "")
+    lines += ["## An experiment (`surefoot compare`)", "", *EXPERIMENT]
+    lines += _rows(ExperimentConfig, "")
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -78,6 +89,8 @@ def _kind(annotation: Any) -> str:
 
 
 def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
     value = field.get_default(call_default_factory=True)
     if value is None:
         return "none"

@@ -12,9 +12,8 @@ from surefoot.cli import output
 from surefoot.cli.commands import Json, Quiet
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from surefoot.methods.reproduce.claim import Claim
+    from surefoot.methods.reproduce.store import Bench
 
 
 def reproduce(
@@ -27,7 +26,7 @@ def reproduce(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder that keeps results and runs.")] = Path(
         "runs/reproduce"
     ),
-    jobs: Annotated[int, typer.Option(min=0, help="Training runs at a time. [as many as there are free cores]")] = 0,
+    jobs: Annotated[int, typer.Option(min=0, help="Training runs at a time; 0: as many as there are free cores.")] = 0,
     again: Annotated[bool, typer.Option("--again", help="Measure claims that are finished once more.")] = False,
     show: Annotated[bool, typer.Option("--show", help="Run nothing, show what is finished.")] = False,
     page: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the tables into this Markdown page.")] = None,
@@ -43,7 +42,7 @@ def reproduce(
 
     chosen = find([*(claims or ()), *(CLAIMS if every else QUICK if quick else ())])
     if list_all or not (chosen or show or page):
-        _list(chosen or list(CLAIMS.values()), as_json)
+        _list(chosen or list(CLAIMS.values()), Bench(out), as_json)
         return
     if page is not None:
         read_page(page, (LIST, RESULTS))  # before the hours, not after them
@@ -58,7 +57,7 @@ def reproduce(
         show_json(shown)
     else:
         for record in shown:
-            show_finding(output.console(), record)
+            show_finding(record)
     if page is not None:
         keep(page, CLAIMS.values(), list(results(bench, CLAIMS)))
 
@@ -69,22 +68,27 @@ def _say(words: str) -> None:
     print(words, file=sys.stderr)
 
 
-def _list(claims: Sequence[Claim], as_json: bool) -> None:
+def _list(claims: Sequence[Claim], bench: Bench, as_json: bool) -> None:
     from rich.markup import escape
     from rich.table import Table
 
     from surefoot.cli.show import show_json
+    from surefoot.methods.reproduce.catalogue import QUICK
+    from surefoot.methods.reproduce.store import measured
     from surefoot.methods.reproduce.table import listing
 
+    done = {claim.name: len(measured(bench, claim)) for claim in claims}
     if as_json:
-        show_json([described(claim) for claim in claims])
+        show_json([described(claim) | {"seeds_done": done[claim.name]} for claim in claims])
         return
     head, *rest = listing(claims)
     table = Table(box=None, pad_edge=False)
-    for i, name in enumerate(head):
-        table.add_column(name, no_wrap=i == 0, justify="right" if i > 1 else "left", overflow="fold")
-    for row in rest:
-        table.add_row(*map(escape, row))
+    for i, name in enumerate([*head, "quick", "done"]):
+        table.add_column(name, no_wrap=i != 1, justify="right" if i in (2, 3) else "left", overflow="fold")
+    for claim, row in zip(claims, rest, strict=True):
+        seeds = done[claim.name]
+        state = "yes" if seeds == len(claim.seeds) else f"{seeds} of {len(claim.seeds)}" if seeds else ""
+        table.add_row(*map(escape, [*row, "yes" if claim.name in QUICK else "", state]))
     output.console().print(table)
 
 
@@ -92,9 +96,12 @@ def described(claim: Claim) -> dict[str, Any]:
     """A claim as plain values: what it will be judged by, before anything runs."""
     from dataclasses import asdict
 
+    from surefoot.methods.reproduce.catalogue import QUICK
+
     words = {key: getattr(claim, key) for key in ("name", "title", "paper", "hypothesis", "seconds")}
     return {
         **words,
+        "quick": claim.name in QUICK,
         "criteria": [asdict(criterion) for criterion in claim.criteria],
         "control": asdict(claim.control),
         "seeds": list(claim.seeds),
@@ -102,19 +109,21 @@ def described(claim: Claim) -> dict[str, Any]:
     }
 
 
-def show_finding(console: Console, record: dict[str, Any]) -> None:
+def show_finding(record: dict[str, Any]) -> None:
     """A finding in a few lines: what was claimed, what was measured, what the control did, the verdict."""
-    from surefoot.methods.reproduce.table import SIGNS, interval, number
+    from surefoot.methods.reproduce.table import SIGNS, interval, number, wanted
+    from surefoot.report.wording import duration
 
     lines = [f"{record['claim']}: {record['verdict'].upper()}", f"  {record['hypothesis']}"]
     for criterion in record["criteria"]:
-        wanted = f"{SIGNS[criterion['side']].strip()} {number(criterion['threshold'])}"
-        lines.append(f"  {interval(criterion['interval'])}, claimed {wanted}: {criterion['quantity']}")
+        claimed = f"{SIGNS[criterion['side']].strip()} {number(criterion['threshold'])}"
+        lines.append(f"  {interval(criterion['interval'])}, claimed {claimed}: {criterion['quantity']}")
     control = record["control"]
     lines.append(
-        f"  control {'held' if control['held'] else 'MOVED'}, {interval(control['interval'])}: {control['quantity']}"
+        f"  control {'held' if control['held'] else 'MOVED'}, {interval(control['interval'])}, had to be {wanted(control)}: "
+        f"{control['quantity']}"
     )
-    lines.append(f"  {record['paper']}; {len(record['seeds'])} seeds, {record['seconds']:.0f} s")
+    lines.append(f"  {record['paper']}; {len(record['seeds'])} seeds, {duration(record['seconds'])}")
     for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-    console.print()
+        output.say(line)
+    print()

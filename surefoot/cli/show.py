@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from surefoot.cli.output import say
 from surefoot.report.summary import from_result
 from surefoot.report.terminal import result_table
 from surefoot.report.wording import interval, percent
@@ -29,7 +30,7 @@ def show_run(console: Console, folder: Path, result: Mapping[str, Any], confiden
     page = folder / "report.html"
     console.print(result_table(result, page if page.exists() else None, confidence))
     verdict = from_result(result).verdict
-    console.print(f"{verdict} The trained model: {folder / 'model'}", highlight=False, soft_wrap=True)
+    say(f"{verdict} The trained model: {folder / 'model'}", console.file)
 
 
 def show_evaluation(console: Console, record: Mapping[str, Any], confidence: float) -> None:
@@ -53,7 +54,7 @@ def show_evaluation(console: Console, record: Mapping[str, Any], confidence: flo
     facts = _grid()
     facts.add_row("problems", f"{record['problems']} x {record['samples']} samples")
     facts.add_row(
-        "length", f"{record['length']:.1f} tokens on average, {percent(record['truncated'])} cut by the budget"
+        "length", f"{record['length']:.1f} tokens on average, {percent(record['truncated'])} cut by max_new_tokens"
     )
     facts.add_row("no answer", percent(record["no_answer"]))
     console.print()

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from surefoot.cli.commands import Json
+from surefoot.cli.commands import Json, NoProgress
 from surefoot.cli.output import harmless
 
 Folders = Annotated[
@@ -16,7 +16,7 @@ Folders = Annotated[
 ]
 
 
-def report(folders: Folders) -> None:
+def report(folders: Folders, quiet: NoProgress = False) -> None:
     """Write report.html of runs and of comparisons; of several runs, with where their settings differ."""
     from surefoot.report.comparison_page import write_comparison_report
     from surefoot.report.experiment import is_experiment
@@ -36,6 +36,7 @@ def view(
     host: Annotated[
         str, typer.Option(help="Where to listen; 127.0.0.1 is reached from this machine alone.")
     ] = "127.0.0.1",
+    quiet: NoProgress = False,
 ) -> None:
     """Show runs and comparisons in the browser, live while they go on (a local server)."""
     from surefoot.report.server import Server, find_pages, is_loopback, serve
@@ -58,6 +59,7 @@ def sample(
     prompt: Annotated[str, typer.Option(metavar="ID", help="prompt_id of its prompt.")],
     number: Annotated[int, typer.Option("--sample", min=0, help="sample_id of it.")] = 0,
     heldout: Annotated[bool, typer.Option("--heldout", help="A sample of the evaluation after that step.")] = False,
+    quiet: NoProgress = False,
     as_json: Json = False,
 ) -> None:
     """Make a sample of a run again from its seed, with the weights of its version where they are kept."""

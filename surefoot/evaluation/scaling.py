@@ -234,7 +234,7 @@ def checked_points(
         raise DataError(
             f"the fit needs at least {fewest} points at different compute and got {different}"
             + (f" from start = {start:g} on" if start > 0 else "")
-            + ": evaluate more often, or train on"
+            + ": add points (of a run: evaluate more often, or train on)"
         )
     if all_above and not reward.min() > initial:
         raise DataError(
@@ -243,7 +243,8 @@ def checked_points(
         )
     if not reward.mean() > initial:
         raise DataError(
-            f"the mean reward of {reward.mean():g} is not above R_0 = {initial:g}: there was no gain to fit"
+            f"the mean reward of {reward.mean():g} is not above R_0 = {initial:g}: there was no gain to fit; leave out the start "
+            "of the run (start), or train longer"
         )
     if not np.ptp(reward) > SMALLEST_RISE * (reward.max() - initial):
         raise DataError(

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from surefoot.errors import DataError
-from surefoot.evaluation.scaling import checked_points
-from surefoot.evaluation.scaling_profile import CEILING, POINTS, CurveFit, fit_curve, refined
+from surefoot.evaluation.scaling_grid import refined
+from surefoot.evaluation.scaling_profile import CEILING, POINTS, CurveFit, fit_curve, usable_points
 
 SHARES = (0.4, 0.5, 0.6, 0.7, 0.8)
 EXPONENTS = np.geomspace(0.02, 5.0, 200)
@@ -77,14 +77,16 @@ def extrapolate(
     """
     if not 0 < share < 1:
         raise DataError(f"the part to fit is {share:g} of the compute: expected a share between 0 and 1")
-    compute, reward, initial = checked_points(compute_n, reward_n, initial, start, POINTS, all_above=False)
+    compute, reward, initial = usable_points(compute_n, reward_n, initial, start)
     seen = compute <= share * compute.max()
     if seen.all():
-        raise DataError(f"no point lies beyond {share:g} of the compute: evaluate more often, or fit less of the run")
+        raise DataError(
+            f"no point lies beyond {100 * share:g} % of the compute: evaluate more often, or fit less of the run"
+        )
     try:
         fit = fit_curve(compute[seen], reward[seen], initial, ceiling=ceiling, confidence=confidence)
     except DataError as error:
-        raise DataError(f"the first {share:g} of the compute cannot be fitted: {error}") from error
+        raise DataError(f"the first {100 * share:g} % of the compute cannot be fitted: {error}") from error
     rest = compute[~seen]
     low, high = fit.band(rest, of_points=True)
     return Extrapolation(fit, float(compute[seen].max()), rest, reward[~seen], fit.fit.reward(rest), low, high)
@@ -160,7 +162,7 @@ def compare_with_power_law(
     Raises:
         DataError: no share leaves enough points to fit and one to predict.
     """
-    compute, reward, initial = checked_points(compute_n, reward_n, initial, start, POINTS, all_above=False)
+    compute, reward, initial = usable_points(compute_n, reward_n, initial, start)
     shares, errors = [], []
     for share in SHARES:
         seen = compute <= share * compute.max()
@@ -174,7 +176,8 @@ def compare_with_power_law(
         errors.append([np.sqrt(((found(compute[~seen]) - reward[~seen]) ** 2).mean()) for found in predictors])
     if not errors:
         raise DataError(
-            f"a comparison of curves needs {POINTS} points in the first {SHARES[-1]:g} of the compute: evaluate more often"
+            f"a comparison of curves needs {POINTS} points in the first {100 * SHARES[-1]:g} % of the compute: "
+            "evaluate more often"
         )
     table = np.array(errors)
     return Contest(tuple(shares), table[:, 0], table[:, 1])

@@ -20,21 +20,21 @@ which moves them together; the interval then speaks of these problems.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from surefoot.errors import DataError
 from surefoot.evaluation.scaling import FEWEST_POINTS, ScalingFit, checked_points, curve
+from surefoot.evaluation.scaling_grid import Profile, refined, region_within, shapes, wide_grid
 from surefoot.extras import require
 
 POINTS = FEWEST_POINTS + 1  # with one more than parameters plus one, the scatter has two degrees of freedom
 CEILING = 1.0  # of an accuracy
 NEAR = 0.05  # share of the gain
-MIDPOINTS, EXPONENTS = 121, 81
-EXPONENT_RANGE = (0.1, 12.0)
+DECADES = 20  # of compute, and SIZES its logarithms, beyond which powers of it are no numbers
+SIZES = (-50, 50)
+FALL = 0.99  # level at which a reward is said to fall
 DRAWS = 400
-TINY = 1e-200
 FAR = 0.9995  # level of the region in which curves for the bands are looked for
 
 
@@ -47,82 +47,6 @@ class Range:
     high: float
     low_open: bool
     high_open: bool
-
-
-@dataclass(frozen=True)
-class Profile:
-    """Least squares over a grid of (C_mid, B), with A in closed form.
-
-    Attributes:
-        compute, reward: [n] the points.
-        initial: R_0.
-        ceiling: the largest A.
-        midpoints, exponents: the grid's axes.
-        inner: [M, E] sum over points of g * (R - R_0).
-        square: [M, E] sum over points of g^2.
-        total: sum over points of (R - R_0)^2.
-    """
-
-    compute: np.ndarray
-    reward: np.ndarray
-    initial: float
-    ceiling: float
-    midpoints: np.ndarray
-    exponents: np.ndarray
-    inner: np.ndarray
-    square: np.ndarray
-    total: float
-
-    @classmethod
-    def of(
-        cls,
-        compute: np.ndarray,
-        reward: np.ndarray,
-        initial: float,
-        ceiling: float,
-        midpoints: np.ndarray,
-        exponents: np.ndarray,
-    ) -> Profile:
-        shape = curve(compute[:, None, None], 0.0, 1.0, midpoints[None, :, None], exponents[None, None, :])
-        gain = reward - initial
-        square = np.maximum((shape**2).sum(axis=0), TINY)  # a curve that rises only beyond all points is 0 at each
-        return cls(
-            compute,
-            reward,
-            initial,
-            ceiling,
-            midpoints,
-            exponents,
-            np.tensordot(gain, shape, axes=1),
-            square,
-            float(gain @ gain),
-        )
-
-    @property
-    def degrees(self) -> int:
-        return len(self.compute) - 3
-
-    @cached_property
-    def gain(self) -> np.ndarray:
-        """[M, E] the best A - R_0 at each point of the grid, at most up to the ceiling."""
-        return np.clip(self.inner / self.square, 0.0, self.ceiling - self.initial)
-
-    @cached_property
-    def squares(self) -> np.ndarray:
-        """[M, E] sum of the squared residuals at the best A."""
-        return np.maximum(self.total - 2 * self.gain * self.inner + self.gain**2 * self.square, 0.0)
-
-    @cached_property
-    def best(self) -> ScalingFit:
-        i, j = np.unravel_index(int(self.squares.argmin()), self.squares.shape)
-        return ScalingFit(
-            self.initial,
-            float(self.initial + self.gain[i, j]),
-            float(self.midpoints[i]),
-            float(self.exponents[j]),
-            float(self.squares[i, j]),
-            len(self.compute),
-        )
 
 
 @dataclass(frozen=True)
@@ -193,10 +117,12 @@ def fit_curve(
         seed: of the draws for the bands.
 
     Raises:
-        DataError: fewer than five points, points that are no numbers, or a reward that does not rise.
+        DataError: fewer than five points, points that are no numbers, compute over more than twenty decades, or a reward that
+            does not rise.
         MissingExtraError: SciPy is not installed.
     """
-    compute, reward, initial = checked_points(compute_n, reward_n, initial, start, POINTS, all_above=False)
+    compute, reward, initial = usable_points(compute_n, reward_n, initial, start)
+    _refuse_fall(compute, reward)
     if not ceiling > reward.max():
         raise DataError(
             f"a reward of {reward.max():g} is not below the ceiling of {ceiling:g}: give the largest reward there can be"
@@ -222,45 +148,34 @@ def fit_curve(
     )
 
 
-def wide_grid(compute: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Values of C_mid from a hundredth of the least compute to a thousand times the most, and of B; evenly in the logarithm."""
-    midpoints = np.geomspace(compute.min() / 100, compute.max() * 1000, MIDPOINTS)
-    return midpoints, np.geomspace(*EXPONENT_RANGE, EXPONENTS)
+def usable_points(
+    compute_n: np.ndarray, reward_n: np.ndarray, initial: float, start: float
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Points that the curves can be fitted to, as float64, and R_0.
 
-
-def refined(compute: np.ndarray, reward: np.ndarray, initial: float, ceiling: float, times: int = 4) -> Profile:
-    """The grid around the best of the wide one, closer each time."""
-    axes = wide_grid(compute)
-    profile = Profile.of(compute, reward, initial, ceiling, *axes)
-    for _ in range(times):
-        best = profile.best
-        steps = [axis[1] / axis[0] for axis in axes]
-        axes = tuple(  # type: ignore[assignment]
-            np.geomspace(value / step**2, value * step**2, 41)
-            for value, step in zip((best.midpoint, best.exponent), steps, strict=True)
+    Raises:
+        DataError: see :func:`fit_curve`.
+    """
+    compute, reward, initial = checked_points(compute_n, reward_n, initial, start, POINTS, all_above=False)
+    low, high = (float(np.log10(end)) for end in (compute.min(), compute.max()))
+    if high - low > DECADES or low < SIZES[0] or high > SIZES[1]:
+        raise DataError(
+            f"the compute goes from {compute.min():.1e} to {compute.max():.1e}: expected at most {DECADES} decades, between "
+            f"1e{SIZES[0]} and 1e{SIZES[1]}, all in one unit"
         )
-        profile = Profile.of(compute, reward, initial, ceiling, *axes)
-    return profile
+    return compute, reward, initial
 
 
-def region_within(whole: Profile, best: ScalingFit, bound: float) -> tuple[Profile, list[tuple[bool, bool]]]:
-    """A grid over the box of (C_mid, B) around all curves within the bound, and whether the box ends at the wide grid's ends."""
-    profile, opened = whole, [(False, False), (False, False)]
-    for _ in range(3):
-        inside = profile.squares <= bound
-        boxes = []
-        for axis, (values, value) in enumerate(
-            ((profile.midpoints, best.midpoint), (profile.exponents, best.exponent))
-        ):
-            found = np.flatnonzero(inside.any(axis=1 - axis))
-            nearest = int(np.abs(np.log(values / value)).argmin())
-            first, last = (int(found[0]), int(found[-1])) if len(found) else (nearest, nearest)
-            first, last = max(0, min(first, nearest) - 1), min(len(values) - 1, max(last, nearest) + 1)
-            if profile is whole:
-                opened[axis] = (bool(len(found)) and found[0] == 0, bool(len(found)) and found[-1] == len(values) - 1)
-            boxes.append(np.geomspace(values[first], values[last], len(values)))
-        profile = Profile.of(whole.compute, whole.reward, whole.initial, whole.ceiling, *boxes)
-    return profile, opened
+def _refuse_fall(compute: np.ndarray, reward: np.ndarray) -> None:
+    """The curve can only rise, and would be fitted to a falling reward as a plateau from the start."""
+    found = require("scipy.stats", "fits", "the fit of reward against compute").linregress(
+        np.log(compute), reward, alternative="less"
+    )
+    if found.pvalue < 1 - FALL:
+        raise DataError(
+            f"the reward falls with compute (by {-found.slope * np.log(10):.2g} in a decade): there is no rise to fit; leave out "
+            "the part that falls, or look into why it does"
+        )
 
 
 def _asymptote_range(region: Profile, best: ScalingFit, bound: float) -> Range:
@@ -296,11 +211,10 @@ def _draws(region: Profile, best: ScalingFit, scatter: float, seed: int) -> np.n
     fitted = best.reward(region.compute) - region.initial
     spread = scatter * np.sqrt(region.degrees / rng.chisquare(region.degrees, size=(DRAWS, 1)))
     gains = fitted + spread * rng.standard_normal((DRAWS, len(fitted)))
-    shape = curve(
-        region.compute[:, None, None], 0.0, 1.0, region.midpoints[None, :, None], region.exponents[None, None, :]
-    ).reshape(len(fitted), -1)
     square = region.square.ravel()
-    inner = gains @ shape
+    inner = np.zeros((DRAWS, square.size))
+    for points, shape in shapes(region.compute, region.midpoints, region.exponents):
+        inner += gains[:, points] @ shape.reshape(len(shape), -1)
     gain = np.clip(inner / square, 0.0, region.ceiling - region.initial)
     place = (gain**2 * square - 2 * gain * inner).argmin(axis=1)
     i, j = np.unravel_index(place, region.squares.shape)

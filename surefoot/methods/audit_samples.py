@@ -86,7 +86,7 @@ def endings(graded: Graded) -> Finding:
     silent = sum(score.status is Status.NO_ANSWER for score in scores) / len(scores)
     failed = sum(not score.valid for score in scores)
     severity: Severity = "warn" if cut > TRUNCATED or failed else "info"
-    text = f"{silent:.0%} of the samples have no answer, {cut:.0%} are cut by the budget"
+    text = f"{100 * silent:.0f} % of the samples have no answer, {100 * cut:.0f} % are cut by rollout.max_new_tokens"
     if failed:
         text += f", {failed} could not be graded"
     return Finding("endings", severity, text, (), {"no_answer": silent, "truncated": cut, "ungraded": failed})

@@ -161,6 +161,7 @@ def fit_points(
         "unit": points.unit,
         "points": fit.fit.points,
         "initial": points.initial,
+        "ceiling": ceiling,
         "asymptote": _range(fit.asymptote),
         "midpoint": _range(fit.midpoint),
         "exponent": _range(fit.exponent),

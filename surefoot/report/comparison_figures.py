@@ -21,7 +21,7 @@ AXES = {
 COURSES: dict[str, tuple[str, str, bool]] = {
     "rollout/entropy": ("Entropy", "nats per sampled token, mean of the seeds and their range", False),
     "groups/no_signal": ("Prompts with signal", "share of groups whose rewards differ", True),
-    "length/truncated": ("Truncated", "share of completions cut by the budget", True),
+    "length/truncated": ("Truncated", "share of completions cut by rollout.max_new_tokens", True),
     "optimiser/grad_norm": ("Gradient norm", "global L2 norm before clipping", False),
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 from surefoot.errors import RunFolderError
 from surefoot.extras import require
 from surefoot.files import write_atomic
-from surefoot.methods.compare.sentences import sentences, table
+from surefoot.methods.compare.sentences import label, sentences, table
 from surefoot.report import palette
 from surefoot.report.comparison_figures import (
     AXES,
@@ -96,7 +96,7 @@ def task_view(found: Record, task: str) -> Record:
     """Everything that is shown of a task."""
     head, *rows = table(found, task)
     pairs = found.get("pairs_by_task", {}).get(task) or found["pairs"]
-    colours = {arm: number % len(palette.ARMS) for number, arm in enumerate(found["arms"])}
+    colours = {label(arm, found): number % len(palette.ARMS) for number, arm in enumerate(found["arms"])}
     return {
         "name": task,
         "head": head,
@@ -127,6 +127,7 @@ def facts(found: Record, done: int, begun: int) -> list[tuple[str, str]]:
         shown = [
             ("Baseline", str(found["baseline"])),
             ("Arms", str(len(found["arms"]))),
+            *([("Controls", ", ".join(map(str, found["controls"])))] if found.get("controls") else []),
             ("Seeds", str(seeds) if seeds == planned else f"{seeds} of {planned}"),
             ("Tasks", ", ".join(map(str, found["tasks"]))),
             *shown,

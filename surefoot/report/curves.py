@@ -64,7 +64,7 @@ def policy_figures(files: RunFiles) -> list[Figure]:
             files.metrics,
             "length",
             "Response length and truncated share",
-            "tokens (above), share of completions cut by the budget (below)",
+            "tokens (above), share of completions cut by rollout.max_new_tokens (below)",
             [
                 Curve("length/mean", "tokens"),
                 Curve("length/truncated", "truncated", palette.SLATE_MID, share=True, lower=True),

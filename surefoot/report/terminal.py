@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -81,7 +82,7 @@ class ProgressView:
             with suppress(OSError):
                 self._bar.stop()
             self._bar = None
-        elif self._last is not None and self._last != self._said:
+        elif self._last is not None and not (self._said and replace(self._last, phase=self._said.phase) == self._said):
             self._say(self._last)
 
     def __call__(self, progress: Progress) -> None:

@@ -33,7 +33,7 @@ def parts_earned(right: Sequence[Score], grader: Grader) -> Finding | None:
             shares[name] = sum(value > 0 for value in graded) / len(graded)
     if not shares:
         return None
-    text = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+    text = ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares.items())
     text = f"share of right completions, over all forms, that earned a part: {text}"
     never = [name for name, share in shares.items() if share == 0]
     if not never:

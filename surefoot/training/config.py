@@ -110,7 +110,7 @@ class HealthConfig(Section):
     """When to print a plain warning."""
 
     truncated_above: float = Field(
-        0.2, ge=0, le=1, description="warn when a larger share of completions is cut by the budget"
+        0.2, ge=0, le=1, description="warn when a larger share of completions is cut by rollout.max_new_tokens"
     )
     entropy_below: float = Field(
         0.1, ge=0, description="warn when the entropy falls below this share of its first value"

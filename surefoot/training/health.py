@@ -35,8 +35,8 @@ def _samples(metrics: Mapping[str, float], state: RunState, config: HealthConfig
     if truncated > config.truncated_above:
         yield (
             "truncated",
-            f"{truncated:.0%} of the completions were cut by the budget before they ended, so they cannot earn a reward "
-            "for their answer: raise rollout.max_new_tokens, or check that the model emits a stop token",
+            f"{100 * truncated:.0f} % of the completions were cut by rollout.max_new_tokens before they ended, so they cannot "
+            "earn a reward for their answer: raise it, or check that the model emits a stop token",
         )
     entropy = metrics.get("rollout/entropy")
     if entropy is not None and state.first_entropy is None:
@@ -59,7 +59,7 @@ def _samples(metrics: Mapping[str, float], state: RunState, config: HealthConfig
     if metrics.get("reward/ungraded", 0.0) > 0:
         yield (
             "ungraded",
-            f"{metrics['reward/ungraded']:.0%} of the completions could not be graded (see the status in samples/): "
+            f"{100 * metrics['reward/ungraded']:.0f} % of the completions could not be graded (see the status in samples/): "
             "they were left out of the baselines and the loss",
         )
 

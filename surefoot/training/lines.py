@@ -45,6 +45,13 @@ class Timing(Line):
     step: Annotated[int, Field(ge=1)]
 
 
+class Warned(Line):
+    """Of ``warnings.jsonl``."""
+
+    name: str
+    text: str
+
+
 def checked_lines(path: Path, kind: type[Line], remedy: str) -> list[dict[str, Any]]:
     """The records of a JSON-lines file as they are written, each of which is of a kind; none where there is no file.
 

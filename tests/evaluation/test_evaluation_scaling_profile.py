@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from surefoot.errors import DataError
 from surefoot.evaluation.scaling import curve
 from surefoot.evaluation.scaling_check import compare_with_power_law, extrapolate, fit_power_law
+from surefoot.evaluation.scaling_grid import EXPONENT_RANGE
 from surefoot.evaluation.scaling_profile import CurveFit, fit_curve
 
 TRUTH = (0.2, 0.65, 1500.0, 1.2)  # R_0, A, C_mid, B
@@ -76,6 +79,46 @@ def test_the_ceiling_closes_an_interval_that_lies_against_it() -> None:
     assert not fit_curve(compute[:15], reward[:15], 0.2).identified
 
 
+def test_a_plateau_from_the_first_point_on_is_no_fall() -> None:
+    """Its slope is as often below 0 as above; what is refused is a fall that chance does not make."""
+    flat = [0.6 + 0.01 * np.random.default_rng(seed).normal(size=20) for seed in range(5)]
+    assert min(np.polyfit(np.log(COMPUTE), reward, 1)[0] for reward in flat) < 0
+    for reward in flat:
+        fit = fit_curve(COMPUTE, reward, 0.2)
+        assert fit.asymptote.low < 0.6 < fit.asymptote.high and fit.midpoint.low_open
+
+
+def test_a_step_leaves_the_exponent_open_above() -> None:
+    compute = np.linspace(100, 2000, 20)
+    for scatter in (0.0, 0.001):
+        reward = np.where(compute < 1000, 0.21, 0.6) + scatter * np.random.default_rng(0).normal(size=20)
+        exponent = fit_curve(compute, reward, 0.2).exponent
+        assert exponent.high_open and exponent.low < exponent.value <= exponent.high <= EXPONENT_RANGE[1]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("smallest", [1e-50, 1.0, 1e30])
+def test_twenty_decades_of_compute_are_fitted_without_a_warning(smallest: float) -> None:
+    compute = smallest * np.geomspace(1, 1e19, 24)
+    reward = curve(compute, 0.2, 0.6, smallest * 1e9, 0.3)
+    assert fit_curve(compute, reward, 0.2).asymptote.value == pytest.approx(0.6, abs=1e-3)
+    assert compare_with_power_law(compute, reward, 0.2).better == "sigmoid"
+
+
+def test_memory_does_not_grow_with_the_points() -> None:
+    """All curves of the grid at 1,200 points at once would be 94 MB, and several copies of them."""
+    peaks = []
+    for number in (200, 1200):
+        many = np.geomspace(100, 20000, number)
+        tracemalloc.start()
+        try:
+            fit_curve(many, points(0, compute=many), TRUTH[0])
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert peaks[1] - peaks[0] < 20e6
+
+
 def test_fewer_scattered_points_give_wider_intervals() -> None:
     wide = fit_curve(COMPUTE[::3], points(5)[::3], 0.2)
     narrow = fit_curve(COMPUTE, points(5), 0.2)
@@ -125,6 +168,10 @@ def test_power_law_comes_back() -> None:
         (COMPUTE, points(0) + 0.5, "not below the ceiling"),
         (-COMPUTE, points(0), "compute must be above 0"),
         (COMPUTE, np.full(20, np.nan), "finite"),
+        (COMPUTE, np.linspace(0.85, 0.5, 20), "falls with compute"),
+        (COMPUTE, points(0)[::-1], "falls with compute"),
+        (np.geomspace(1e-140, 1e140, 20), points(0), "at most 20 decades"),
+        (np.geomspace(1e60, 1e62, 20), points(0), "at most 20 decades"),
     ],
 )
 def test_what_cannot_be_fitted_is_refused(compute: np.ndarray, reward: np.ndarray, said: str) -> None:

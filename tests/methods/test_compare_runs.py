@@ -10,8 +10,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import chain
 from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
@@ -81,12 +83,25 @@ def test_results_are_those_of_the_files(done: Experiment) -> None:
 
 def test_words_and_table(done: Experiment) -> None:
     found = compare(done)
-    (line,) = sentences(found)
-    assert line.startswith("No difference shown between coin and grpo")
+    assert [line.split()[0] for line in sentences(found)] == ["Every", "coin", "Against", "4"]  # none of a budget
     head, *rows = table(found, "addition")
-    assert head[1:3] == ["accuracy, %", "pass@2, %"]
-    assert [len(row) for row in rows] == [len(head)] * 2 and {row[0] for row in rows} == {"grpo", "coin"}
+    assert head[1:4] == ["start, %", "accuracy, %", "pass@2, %"]
+    assert [len(row) for row in rows] == [len(head)] * 2 and [row[0] for row in rows] == ["grpo", "coin (control)"]
     assert [row[head.index("against grpo, points")] for row in rows if row[0] == "grpo"] == ["baseline"]
+
+
+def test_what_the_runs_gained_said_and_were_ended_by(done: Experiment) -> None:
+    found = compare(done)
+    for arm in ARMS:
+        lines = [read_lines(run_path(done.run(Job("addition", arm, seed))) / "evaluations.jsonl") for seed in (0, 1)]
+        change = [np.mean(one[-1]["right"]) / 2 - np.mean(one[0]["right"]) / 2 for one in lines]
+        assert found["gains"][arm]["difference"][0] == pytest.approx(np.mean(change))
+        assert found["results"]["addition"][arm]["ended"] == {"steps": 2}
+    said = [
+        {record["name"] for record in read_lines(run_path(done.run(job)) / "warnings.jsonl")} for job in done.jobs()
+    ]
+    assert found["warnings"]["runs"] == sum(map(bool, said)) and found["warnings"]["of"] == 4
+    assert {kind["name"]: kind["runs"] for kind in found["warnings"]["kinds"]} == Counter(chain(*said))
 
 
 def test_more_seeds_run_only_what_is_new(done: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +227,7 @@ def of_group(group: int) -> list[str]:
 
 
 def test_a_killed_worker_costs_nothing(tmp_path: Path) -> None:
-    """Its run goes on from its last checkpoint, the others do not notice, and the numbers are those of runs that nobody killed."""
+    """Its run goes on from its last checkpoint, the others do not notice, and the numbers are as if nobody had killed it."""
     whole = longer(experiment(tmp_path / "whole", seeds=1), 25)
     made = longer(experiment(tmp_path / "killed", seeds=1, jobs=2), 25)
     assert run_all(whole) == []

@@ -36,6 +36,25 @@ def test_the_list_as_json_says_what_will_be_judged(capsys: pytest.CaptureFixture
     )
 
 
+def test_the_list_says_which_are_quick_and_which_are_done(
+    workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    assert run(["reproduce", "wrong-length", "--quiet"]) == 0
+    kept = workplace / "runs" / "reproduce" / "wrong-length" / "seeds.jsonl"
+    assert capsys.readouterr().out.count("\n") > 3
+    for seeds, state in ((10, "yes"), (4, "4 of 10")):
+        kept.write_text("".join(kept.read_text().splitlines(keepends=True)[:seeds]))
+        assert run(["reproduce", "wrong-length", "clip-higher", "--list"]) == 0
+        head, quick, trained = (line.rstrip() for line in capsys.readouterr().out.splitlines())
+        assert head.endswith("quick  done") and quick.endswith(f" yes    {state}")
+        assert trained.endswith(" 500")  # neither
+    assert run(["reproduce", "--list", "--json"]) == 0
+    listed = {claim["name"]: claim for claim in json.loads(capsys.readouterr().out)}
+    assert {name for name, claim in listed.items() if claim["quick"]} == set(QUICK)
+    assert listed["wrong-length"]["seeds_done"] == 4 and listed["clip-higher"]["seeds_done"] == 0
+
+
 def test_an_unknown_claim_is_named_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["reproduce", "wrong-lenght"]) == 2
     error = capsys.readouterr().err
@@ -46,8 +65,13 @@ def test_a_claim_runs_is_kept_and_fills_the_page(workplace: Path, capsys: pytest
     (workplace / "page.md").write_text(PAGE)
     assert run(["reproduce", "wrong-length", "--out", "kept", "--page", "page.md"]) == 0
     told = capsys.readouterr()
-    assert told.out.startswith("wrong-length: REPRODUCED") and "control held" in told.out and "2503.20783" in told.out
-    assert "wrong-length, seed 9" in told.err
+    assert (
+        told.out.startswith("wrong-length: REPRODUCED")
+        and "control held" in told.out
+        and ", had to be within " in told.out
+        and "2503.20783" in told.out
+    )
+    assert told.err.count("\n") == 1 and "wrong-length: 10 seeds in less than a second each" in told.err
     assert "| wrong-length | growth" in (workplace / "page.md").read_text()
     assert run(["reproduce", "wrong-length", "--out", "kept", "--json"]) == 0
     again = capsys.readouterr()

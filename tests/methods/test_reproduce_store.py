@@ -106,7 +106,7 @@ def test_tables_and_the_page(tmp_path: Path) -> None:
         "quantity": "gain, a|b",
         "interval": interval(record["criteria"][0]["interval"]),
         "threshold": "> 0.1",
-        "control": "0 [0, 0] held",
+        "control": "0 [0, 0] held: at least 0",
         "verdict": "reproduced",
         "seconds": "",
     }

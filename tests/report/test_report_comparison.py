@@ -37,6 +37,17 @@ def test_the_page_has_table_sentences_curves_cards_and_differences(tmp_path: Pat
     assert len(executed(page)) == 2
 
 
+def test_a_control_is_marked_named_and_has_its_own_colour(tmp_path: Path) -> None:
+    folder = build_experiment(tmp_path / "x")
+    found = json.loads((folder / "comparison.json").read_text())
+    found["controls"] = {"dapo": "coin"}
+    (folder / "comparison.json").write_text(json.dumps(found))
+    page = Page(write_comparison_report(folder))
+    assert "Controls" in page.text and "dapo (control)" in page.text and "dapo is a control" in page.text
+    swatches = [tag["class"] for tag in page.tags("span") if "swatch" in (tag.get("class") or "")]
+    assert {"swatch arm-0", "swatch arm-1", "swatch arm-2"} <= set(swatches)
+
+
 def test_plotly_understands_every_figure_and_intervals_are_those_of_the_file() -> None:
     found = comparison(arms=tuple(f"arm <b>{i}" for i in range(12)))
     curves = learning_curves(found, "addition")

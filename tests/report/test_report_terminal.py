@@ -62,6 +62,15 @@ def test_lines_are_plain_and_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines[4] == "step 10/20  reward 0.50  held-out 35.0 %  0:20 left  log-probability"
 
 
+def test_the_last_line_is_not_said_twice_for_another_phase() -> None:
+    for accuracy, said in ((0.5, 1), (0.75, 2)):
+        stream = io.StringIO()
+        with ProgressView(stream=stream) as watch:
+            watch(Progress(3, 3, reward=0.5, accuracy=0.5, seconds_left=0.0, phase="evaluate"))
+            watch(Progress(3, 3, reward=0.5, accuracy=accuracy, seconds_left=0.0, phase="train"))
+        assert len(stream.getvalue().splitlines()) == said
+
+
 @pytest.mark.parametrize(
     ("ended", "said"),
     [

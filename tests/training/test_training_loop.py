@@ -156,7 +156,7 @@ def test_truncation_is_reported_and_no_stop_token_is_made_up(tmp_path: Path) -> 
         result = train(
             tiny(tmp_path, rollout={"max_new_tokens": 3}, health={"truncated_above": 0.2}), reward=digits_reward()
         )
-    assert sum("cut by the budget" in str(warning.message) for warning in caught) == 1
+    assert sum("cut by rollout.max_new_tokens" in str(warning.message) for warning in caught) == 1
     assert [record["name"] for record in lines(result.folder / "warnings.jsonl")].count("truncated") == 1
     for record in lines(result.folder / "samples" / "step-000001.jsonl"):
         if record["finish"] == "length":

@@ -99,7 +99,7 @@ class Rough:
 @pytest.mark.parametrize("preset", ["dr_grpo", "gdpo"])
 def test_a_run_with_a_rough_reward_writes_plain_json(tmp_path: Path, preset: str):
     config = tiny(tmp_path, train={"steps": 1}, algorithm={"preset": preset}, evaluation={"every": 0})
-    with pytest.warns(UserWarning, match="50% of the completions could not be graded"):
+    with pytest.warns(UserWarning, match="50 % of the completions could not be graded"):
         train(config, reward=Rough())
 
     def refuse(constant: str) -> float:

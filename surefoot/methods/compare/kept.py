@@ -1,4 +1,4 @@
-"""A comparison in a Markdown page: its tables, its sentences, and what it was made with."""
+"""A comparison in a Markdown page: its tables, how to read them, its sentences, and what it was made with."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from surefoot.methods.compare.experiment import Experiment
 from surefoot.methods.compare.records import finished_lines
 from surefoot.methods.compare.schedule import FINISHED
-from surefoot.methods.compare.sentences import sentences, table
+from surefoot.methods.compare.sentences import legend, sentences, table
 from surefoot.methods.pages import made_by, markdown, write_page
 from surefoot.training.folder import run_path
 
@@ -31,7 +31,7 @@ def keep(path: Path, experiment: Experiment, found: Mapping[str, Any]) -> None:
     for task in found["tasks"]:
         parts += [f"**{task}**"] if len(found["tasks"]) > 1 else []
         parts.append(markdown(table(found, task)))
-    parts += ["\n".join(f"- {line}" for line in sentences(found)), cost(experiment)]
+    parts += [legend(found), "\n".join(f"- {line}" for line in sentences(found)), cost(experiment)]
     write_page(path, {PLACE: "\n\n".join(parts)})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from surefoot.evaluation.comparison import Pair, compare_arms, interquartile_int
 from surefoot.evaluation.crossed import crossed_interval
 from surefoot.evaluation.passk import ladder, pass_at_k
 from surefoot.files import write_atomic
+from surefoot.methods.compare.aside import endings, warned
 from surefoot.methods.compare.experiment import Experiment, Job
 from surefoot.methods.compare.records import COURSES, RunRecord, read_run_record
 from surefoot.methods.compare.schedule import finished
@@ -72,7 +73,11 @@ def compare(experiment: Experiment, runs: Runs | None = None) -> dict[str, Any]:
         "seeds_planned": list(experiment.seeds),
         "level": level,
         "results": {
-            task: {arm: _result(tables[arm][task], _of(runs, task, arm, seeds), level) for arm in experiment.arms}
+            task: {
+                arm: _result(tables[arm][task], _of(runs, task, arm, seeds), level)
+                | {"ended": endings(experiment, [Job(task, arm, seed) for seed in seeds])}
+                for arm in experiment.arms
+            }
             for task in experiment.tasks
         },
         "interquartile_mean": {
@@ -82,6 +87,8 @@ def compare(experiment: Experiment, runs: Runs | None = None) -> dict[str, Any]:
             for arm in experiment.arms
         },
         "pairs": {arm: pair_record(pair) for arm, pair in pairs.items()},
+        "gains": {arm: pair_record(_gain(experiment, runs, arm, seeds, tables[arm])) for arm in experiment.arms},
+        "warnings": warned(experiment, [job for job in experiment.jobs() if job.seed in seeds]),
         "pairs_by_task": {
             task: {arm: pair_record(pair) for arm, pair in found.items()} for task, found in by_task.items()
         },
@@ -132,6 +139,12 @@ def _refuse_other_problems(experiment: Experiment, runs: Runs, seeds: Sequence[i
                 f"the runs ({one}) and ({other}) were evaluated on other held-out problems, or with another number of samples: "
                 "they cannot be compared"
             )
+
+
+def _gain(experiment: Experiment, runs: Runs, arm: str, seeds: Sequence[int], end: Mapping[str, np.ndarray]) -> Pair:
+    """An arm against its own start, on the same problems at the same seeds."""
+    start = {task: _at(_of(runs, task, arm, seeds), 0) for task in experiment.tasks}
+    return compare_arms({"start": start, "end": end}, "start", level=experiment.config.level)["end"]
 
 
 def _result(table_sp: np.ndarray, runs: Sequence[RunRecord], level: float) -> dict[str, Any]:

@@ -35,13 +35,27 @@ def rows(records: Iterable[Mapping[str, Any]]) -> list[list[str]]:
                     criterion["quantity"] + (f": {verdict}" if verdict else ""),
                     interval(criterion["interval"]),
                     f"{SIGNS[criterion['side']]}{number(criterion['threshold'])}",
-                    f"{interval(control['interval'])} {'held' if control['held'] else 'MOVED'}" if first else "",
+                    f"{interval(control['interval'])} {'held' if control['held'] else 'MOVED'}: {wanted(control)}"
+                    if first
+                    else "",
                     record["verdict"] if first else "",
                     f"{record['seconds']:.0f}" if first else "",
                 ]
             )
             first = False
     return found
+
+
+def wanted(control: Mapping[str, Any]) -> str:
+    """Where a control had to lie.
+
+    >>> wanted({"low": 0.9, "high": 1.1}), wanted({"low": 1.0, "high": 1.0}), wanted({"low": None, "high": 0.02})
+    ('within 0.9 to 1.1', 'exactly 1', 'at most 0.02')
+    """
+    low, high = control["low"], control["high"]
+    if low is None or high is None:
+        return f"at most {number(high)}" if low is None else f"at least {number(low)}"
+    return f"exactly {number(low)}" if low == high else f"within {number(low)} to {number(high)}"
 
 
 def interval(values: Sequence[float | None]) -> str:
