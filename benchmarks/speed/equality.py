@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from surefoot.batches import Packed
 from surefoot.policy.config import ModelConfig
 from surefoot.policy.logprob import token_logprobs
 from surefoot.policy.packing import count, pack
@@ -23,7 +24,7 @@ from surefoot.policy.policy import Policy
 from surefoot.rollout.engine import Request, Sampling
 from surefoot.rollout.local import LocalEngine
 from surefoot.training.offload import OffloadedAdamW
-from surefoot.types import Packed, Sample
+from surefoot.types import Sample
 
 VALUE, GRADIENT = 1e-4, 1e-4  # nats; share of the largest gradient of a weight. Both in float32.
 STEP = 1e-2  # share of the learning rate

@@ -1,6 +1,6 @@
 """Aggregation: from per-token losses to the loss of the optimiser step.
 
-Every aggregation is a weight per row, ``L = sum_it C_i l_it``, and its denominators are :class:`~surefoot.types.Totals`
+Every aggregation is a weight per row, ``L = sum_it C_i l_it``, and its denominators are :class:`~surefoot.batches.Totals`
 of the whole optimiser step: no function here counts, so no split into micro-batches or ranks can change the loss.
 A mean of means is not expressible.
 """
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from surefoot.algorithms.part import part
 from surefoot.algorithms.tokens import Tokens
-from surefoot.types import Totals
+from surefoot.batches import Totals
 
 
 def _one_over(value: float) -> float:

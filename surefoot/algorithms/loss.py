@@ -10,9 +10,9 @@ from torch import Tensor
 from surefoot.algorithms.algorithm import Algorithm
 from surefoot.algorithms.kl import estimate
 from surefoot.algorithms.tokens import Tokens
+from surefoot.batches import Totals
 from surefoot.errors import AlgorithmError
 from surefoot.metrics import StepReport
-from surefoot.types import Totals
 
 
 @dataclass(frozen=True)

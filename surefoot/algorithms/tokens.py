@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from surefoot.types import Packed
+from surefoot.batches import Packed
 
 
 @dataclass(frozen=True)

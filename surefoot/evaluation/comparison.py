@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import NormalDist
 
 import numpy as np
 
-from surefoot.evaluation.crossed import Estimate, combine, crossed_interval, estimate
-from surefoot.evaluation.intervals import Interval
+from surefoot.evaluation.crossed import Estimate, combine, estimate, same
+from surefoot.evaluation.intervals import Interval, paired_interval
 from surefoot.extras import require
 from surefoot.seeds import generator
 
@@ -79,8 +80,9 @@ def compare_arms(arms: Mapping[str, Tables], baseline: str, *, level: float = 0.
         verdict = Verdict.NOT_SHOWN
         if adjusted[name] <= level:
             verdict = Verdict.BETTER if mean > 0 else Verdict.WORSE
+        interval = one.interval(1 - level)
         pairs[name] = Pair(
-            _difference(arms[name], base, one, 1 - level),
+            Interval(interval.value, max(-1.0, interval.low), min(1.0, interval.high)),
             one.p_value(),
             adjusted[name],
             verdict,
@@ -90,20 +92,23 @@ def compare_arms(arms: Mapping[str, Tables], baseline: str, *, level: float = 0.
     return pairs
 
 
-def _difference(arm: Tables, baseline: Tables, found: Estimate, confidence: float) -> Interval:
-    if found.variance == 0 and len(baseline) == 1:  # nothing differs, which does not mean that nothing could
-        (task,) = baseline
-        return crossed_interval(np.asarray(arm[task]) - baseline[task], paired=True, confidence=confidence)
-    interval = found.interval(confidence)
-    return Interval(interval.value, max(-1.0, interval.low), min(1.0, interval.high))
-
-
 def paired(arm: Tables, baseline: Tables) -> Estimate | None:
     """The mean difference over tasks; None where a table has one seed, so that nothing is known of other seeds."""
     differences = [np.asarray(arm[task], dtype=np.float64) - baseline[task] for task in baseline]
     if any(len(table) < 2 for table in differences):
         return None
-    return combine([estimate(table) for table in differences])
+    return combine([_unvaried(table) if same(table) else estimate(table) for table in differences])
+
+
+def _unvaried(table_sp: np.ndarray) -> Estimate:
+    """All cells differ alike, which does not mean that others could not: the variance of :func:`paired_interval`, which knows
+    what values in [0, 1] can do. It is one of problems, so more seeds do not make it less."""
+    mean, (seeds, problems) = float(table_sp.mean()), table_sp.shape
+    by_problem = np.full(problems, mean)
+    interval = paired_interval(np.maximum(by_problem, 0), np.maximum(-by_problem, 0))
+    half = max(interval.high - mean, mean - interval.low)
+    variance = float((half / NormalDist().inv_cdf(0.975)) ** 2)
+    return Estimate(mean, variance, np.inf, 0.0, variance * problems, 0.0, (seeds, problems))
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
@@ -164,6 +169,8 @@ def interquartile_mean(scores_tr: Sequence[np.ndarray]) -> float:
         scores_tr: for each task the scores of its runs.
     """
     scores = np.sort(np.concatenate([np.asarray(one, dtype=np.float64) for one in scores_tr]))
+    if not len(scores) or not np.isfinite(scores).all():
+        raise ValueError("an interquartile mean needs a finite score for each run")
     edges = np.arange(len(scores) + 1) / len(scores)
     share = np.clip(np.minimum(edges[1:], 0.75) - np.maximum(edges[:-1], 0.25), 0, None)
     return float(scores @ share / share.sum())
@@ -184,6 +191,10 @@ def _checked(arms: Mapping[str, Tables], baseline: str) -> Tables:
     if baseline not in arms:
         raise ValueError(f"the baseline '{baseline}' is none of the arms: {', '.join(arms)}")
     base = arms[baseline]
+    for name, tables in arms.items():
+        for task, table in tables.items():
+            if not np.size(table) or not np.isfinite(table).all():
+                raise ValueError(f"the arm '{name}' needs a finite value for each seed and problem of '{task}'")
     shapes = {task: np.shape(table) for task, table in base.items()}
     for name, tables in arms.items():
         if {task: np.shape(table) for task, table in tables.items()} != shapes:

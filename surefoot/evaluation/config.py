@@ -18,7 +18,7 @@ class EvaluationConfig(Section):
     samples: int = Field(1, gt=0, description="samples per problem (k of avg@k, upper bound of k of pass@k)")
     temperature: float = Field(0.0, ge=0, description="0 is greedy")
     top_p: float = Field(1.0, gt=0, le=1, description="nucleus sampling of the evaluation")
-    seed: int = Field(0, description="seed of the evaluation's sampling and of the bootstrap")
+    seed: int = Field(0, description="seed of the evaluation's sampling, and of the bootstrap of differences")
     confidence: float = Field(0.95, gt=0, lt=1, description="level of the intervals")
 
     verifier: str = Field(

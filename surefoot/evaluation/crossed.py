@@ -9,7 +9,11 @@ statement about an algorithm must hold for both. Every seed answers the same pro
 with the mean squares of a two-way analysis of variance (random effects). The interval takes Student's t with the degrees of
 freedom of Satterthwaite 1946 ("An Approximate Distribution of Estimates of Variance Components", Biometrics Bulletin 2), and at
 least S - 1. The variance is never taken below that of either mean square alone, so where seeds or problems do not vary the
-interval is too wide rather than too narrow.
+interval is too wide rather than too narrow. A share near 0 or 1 has a skewed distribution: its interval is that of Clopper and
+Pearson 1934 ("The Use of Confidence or Fiducial Limits Illustrated in the Case of the Binomial", Biometrika 26) for the effective
+number of trials, m (1 - m) / Var, made smaller by (z / t)^2 (Korn and Graubard 1998, "Confidence Intervals for Proportions with
+Small Expected Number of Positive Counts Estimated from Survey Data", Survey Methodology 24). At shares of 0.5 to 10 % it covers
+90 to 99 % in simulation where Student's t covers 82 to 95.
 
 With few seeds a bootstrap that draws seeds and problems anew (Owen 2007, "The pigeonhole bootstrap", Annals of Applied
 Statistics 1, arXiv 0712.1111) covers too little: 76 to 89 % of the nominal 95 with 3 to 5 seeds that differ as much as problems
@@ -23,11 +27,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surefoot.evaluation.intervals import Interval, mean_interval, paired_interval
+from surefoot.evaluation.intervals import SAME, Interval, mean_interval, paired_interval
 from surefoot.extras import require
 from surefoot.seeds import generator
 
 RESAMPLES = 4_000
+LARGEST = 1e100  # squares of it and their sums are numbers
 
 
 @dataclass(frozen=True)
@@ -97,11 +102,9 @@ def estimate(values_sp: np.ndarray) -> Estimate:
     Raises:
         ValueError: another shape, or values that are not finite.
     """
-    values_sp = np.asarray(values_sp, dtype=np.float64)
-    if values_sp.ndim != 2 or values_sp.size < 2 or not np.isfinite(values_sp).all():
-        raise ValueError(
-            f"an interval needs a finite table [seeds, problems] of at least two values, got {values_sp.shape}"
-        )
+    values_sp = _table(values_sp)
+    if values_sp.size < 2:
+        raise ValueError(f"a variance needs a table of at least two values, got one of shape {values_sp.shape}")
     seeds, problems = values_sp.shape
     mean, by_seed, by_problem = float(values_sp.mean()), values_sp.mean(axis=1), values_sp.mean(axis=0)
     if min(seeds, problems) == 1:
@@ -133,6 +136,19 @@ def estimate(values_sp: np.ndarray) -> Estimate:
         float(squares[2]),
         (seeds, problems),
     )
+
+
+def _table(values_sp: np.ndarray) -> np.ndarray:
+    values_sp = np.asarray(values_sp, dtype=np.float64)
+    if values_sp.ndim != 2 or not values_sp.size:
+        raise ValueError(f"expected a table [seeds, problems] with a value or more, got the shape {values_sp.shape}")
+    wrong = ~(np.abs(values_sp) <= LARGEST)
+    if wrong.any():
+        seed, problem = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"expected numbers of at most {LARGEST:g}, got {values_sp[seed, problem]} for seed {seed}, problem {problem}"
+        )
+    return values_sp
 
 
 def combine(estimates: list[Estimate]) -> Estimate:
@@ -171,14 +187,34 @@ def crossed_interval(values_sp: np.ndarray, *, paired: bool = False, confidence:
     A table in which all values are the same shows no variance, and a table of one seed shows none between seeds: the means of
     the problems are then treated by :func:`mean_interval` (or :func:`paired_interval`), which never is without width.
     """
-    values_sp = np.asarray(values_sp, dtype=np.float64)
-    if len(values_sp) == 1 or np.ptp(values_sp) == 0:
+    values_sp = _table(values_sp)
+    if len(values_sp) == 1 or same(values_sp):
         by_problem = values_sp.mean(axis=0)
         if paired:
             return paired_interval(np.maximum(by_problem, 0), np.maximum(-by_problem, 0), confidence=confidence)
         return mean_interval(by_problem, confidence=confidence)
-    found = estimate(values_sp).interval(confidence)
-    return Interval(found.value, max(-1.0 if paired else 0.0, found.low), min(1.0, found.high))
+    known = estimate(values_sp)
+    if not paired:
+        return _share_interval(known, confidence)
+    found = known.interval(confidence)
+    return Interval(found.value, max(-1.0, found.low), min(1.0, found.high))
+
+
+def same(values_sp: np.ndarray) -> bool:
+    """Whether all values are the same but for rounding: then a table says nothing of how they vary."""
+    return bool(np.ptp(values_sp) <= SAME**0.5)
+
+
+def _share_interval(known: Estimate, confidence: float) -> Interval:
+    """Clopper and Pearson's interval for the effective number of trials (see the module)."""
+    stats = require("scipy.stats", "fits", "a comparison over seeds")
+    share, tail = min(max(known.mean, 0.0), 1.0), (1 - confidence) / 2
+    shrunk = stats.norm.ppf(tail) / stats.t.ppf(tail, known.freedom)
+    trials = share * (1 - share) / known.variance * shrunk**2
+    right, wrong = share * trials, (1 - share) * trials
+    low = stats.beta.ppf(tail, right, wrong + 1) if right > 0 else 0.0
+    high = stats.beta.ppf(1 - tail, right + 1, wrong) if wrong > 0 else 1.0
+    return Interval(known.mean, float(min(low, share)), float(max(high, share)))
 
 
 def crossed_bootstrap(
@@ -197,7 +233,6 @@ def crossed_bootstrap(
     Raises:
         ValueError: fewer than two seeds or problems.
     """
-    values_sp = np.asarray(values_sp, dtype=np.float64)
     known = estimate(values_sp)
     seeds, problems = known.shape
     if min(seeds, problems) < 2:

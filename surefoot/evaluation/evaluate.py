@@ -86,7 +86,7 @@ class Evaluation:
         found: dict[str, dict[str, Any]] = {}
         for label in dict.fromkeys(label for label in labels if isinstance(label, str)):
             chosen = np.array([other == label for other in labels])
-            interval = mean_interval(self.accuracy_p[chosen], confidence=self.confidence, seed=0)
+            interval = mean_interval(self.accuracy_p[chosen], confidence=self.confidence)
             found[label] = {
                 "problems": int(chosen.sum()),
                 "accuracy": interval.value,
@@ -152,7 +152,7 @@ def evaluate(
     if len(scores) != len(pairs):
         raise RewardError(f"the reward gave {len(scores)} scores for {len(pairs)} completions: expected one for each")
     groups = tuple(tuple(scores[i : i + config.samples]) for i in range(0, len(scores), config.samples))
-    return summarise(prompts, samples, groups, confidence=config.confidence, seed=config.seed)
+    return summarise(prompts, samples, groups, confidence=config.confidence)
 
 
 def summarise(
@@ -161,7 +161,6 @@ def summarise(
     scores: Sequence[tuple[Score, ...]],
     *,
     confidence: float = 0.95,
-    seed: int = 0,
 ) -> Evaluation:
     """The numbers of graded samples, the same number for every problem.
 
@@ -169,22 +168,19 @@ def summarise(
         prompts: the P problems.
         samples, scores: per problem, its samples and their scores.
         confidence: level of the intervals.
-        seed: seed of the bootstrap.
     """
     number = len(scores[0])
     correct = np.array([sum(is_right(score) for score in group) for group in scores], dtype=np.int64)
     every_sample = [sample for group in samples for sample in group]
     every_score = [score for group in scores for score in group]
-    accuracy = mean_interval(correct / number, confidence=confidence, seed=seed)
+    accuracy = mean_interval(correct / number, confidence=confidence)
     return Evaluation(
         correct=correct,
         samples_per_problem=number,
         accuracy=accuracy.value,
         low=accuracy.low,
         high=accuracy.high,
-        pass_at={
-            k: mean_interval(pass_at_k(correct, number, k), confidence=confidence, seed=seed) for k in ladder(number)
-        },
+        pass_at={k: mean_interval(pass_at_k(correct, number, k), confidence=confidence) for k in ladder(number)},
         length=float(np.mean([sample.length for sample in every_sample])),
         truncated=float(np.mean([sample.finish == Finish.LENGTH for sample in every_sample])),
         no_answer=float(np.mean([score.status == Status.NO_ANSWER for score in every_score])),

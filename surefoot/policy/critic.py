@@ -23,6 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoModel, AutoTokenizer
 
+from surefoot.batches import Packed
 from surefoot.errors import ModelError, RunFolderError
 from surefoot.files import write_folder_atomic
 from surefoot.policy.autocast import Autocast, autocast
@@ -32,7 +33,6 @@ from surefoot.policy.loading import check_folder, load_policy, remove_dropout, t
 from surefoot.policy.lora import adapters, attach, copy_of, merged, own_parameters
 from surefoot.policy.policy import Policy
 from surefoot.policy.quiet import quiet
-from surefoot.types import Packed
 
 VALUE_HEAD = "value_head.safetensors"  # a folder that holds it is a critic's
 

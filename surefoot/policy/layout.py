@@ -15,13 +15,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from surefoot.batches import Packed
 from surefoot.errors import ModelError
 from surefoot.policy.checkpointing import checkpointed
 from surefoot.policy.compile import compiled
 from surefoot.policy.own_decoder import own_decoder
 from surefoot.policy.stream import make_stream, shared_tokens
 from surefoot.policy.stream_attention import run_stream, takes_streams, window
-from surefoot.types import Packed
 
 Layout = Literal["auto", "right", "left", "packed", "shared"]
 GAIN = 0.95  # of the tokens: what a layout has to save to make up for moving them about

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from surefoot.batches import Packed
 from surefoot.errors import ModelError
 from surefoot.policy.head import Head, finish
 from surefoot.policy.layout import Layout, hidden_states
 from surefoot.policy.own_logits import own_logprobs
 from surefoot.policy.policy import Policy
-from surefoot.types import Packed
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from surefoot.types import Packed
+from surefoot.batches import Packed
 
 
 def own_logprobs(

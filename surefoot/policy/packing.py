@@ -11,8 +11,9 @@ from typing import Literal
 import numpy as np
 import torch
 
+from surefoot.batches import Packed, Totals
 from surefoot.policy.layout import GAIN, Layout
-from surefoot.types import Packed, Sample, Totals
+from surefoot.types import Sample
 
 
 def loss_mask(sample: Sample) -> np.ndarray:

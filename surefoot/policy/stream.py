@@ -16,7 +16,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from surefoot.types import Packed
+from surefoot.batches import Packed
 
 
 @dataclass(frozen=True)

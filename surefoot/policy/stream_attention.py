@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn import functional
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from surefoot.batches import Packed
 from surefoot.policy.stream import Stream, make_stream
-from surefoot.types import Packed
 
 NAME = "surefoot_stream"  # of the attention, in the register of Transformers
 KINDS = {"full_attention", "sliding_attention", "chunked_attention"}

@@ -9,7 +9,7 @@ from typing import Any
 from surefoot.errors import RunFolderError
 from surefoot.extras import require
 from surefoot.files import write_atomic
-from surefoot.methods.compare.sentences import label, sentences, table
+from surefoot.methods.compare.sentences import label, legend, sentences, table
 from surefoot.report import palette
 from surefoot.report.comparison_figures import (
     AXES,
@@ -101,6 +101,7 @@ def task_view(found: Record, task: str) -> Record:
         "name": task,
         "head": head,
         "rows": rows,
+        "legend": legend(found),
         "colours": colours,
         "curves": learning_curves(found, task),
         "figures": [

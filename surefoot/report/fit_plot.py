@@ -37,7 +37,12 @@ def plot_fits(fits: Sequence[tuple[Points, CurveFit]], file: Path) -> None:
             axes.plot(points.compute, points.reward, "o", color=colour, markersize=3)
         axes.set_xscale("log")
         axes.set_xlabel(
-            {"tokens": "generated tokens", "seconds": "seconds", "steps": "steps"}.get(fits[0][0].unit, "compute")
+            {
+                "tokens": "generated tokens",
+                "flops": "estimated operations (FLOPs)",
+                "seconds": "seconds",
+                "steps": "steps",
+            }.get(fits[0][0].unit, "compute")
         )
         axes.set_title(f"Held-out reward, fit and {100 * fits[0][1].confidence:g} % band")
         axes.grid(True, axis="y", color=palette.LINE)

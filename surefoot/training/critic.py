@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from surefoot.batches import Packed, Totals
 from surefoot.errors import NonFiniteError
 from surefoot.policy.config import CriticConfig
 from surefoot.policy.critic import Critic
@@ -16,7 +17,7 @@ from surefoot.policy.policy import Policy
 from surefoot.training.config import OptimiserConfig
 from surefoot.training.optimiser import learning_rate, make_optimiser, take_step
 from surefoot.training.streams import split_rows
-from surefoot.types import Packed, Sample, Totals
+from surefoot.types import Sample
 
 
 class CriticLearner:

@@ -14,6 +14,7 @@ from surefoot.algorithms import kl
 from surefoot.algorithms.algorithm import Algorithm
 from surefoot.algorithms.loss import loss_terms
 from surefoot.algorithms.tokens import Tokens
+from surefoot.batches import Packed
 from surefoot.metrics import StepReport
 from surefoot.policy.layout import Layout, usable
 from surefoot.policy.logprob import TokenLogprobs, token_logprobs
@@ -37,7 +38,7 @@ from surefoot.training.streams import (
     row_logprobs,
     token_weights,
 )
-from surefoot.types import Group, Packed, Sample
+from surefoot.types import Group, Sample
 
 
 @dataclass

@@ -11,12 +11,13 @@ from torch import Tensor
 
 from surefoot.algorithms.algorithm import Algorithm
 from surefoot.algorithms.tokens import Tokens
+from surefoot.batches import Packed, Totals
 from surefoot.errors import NonFiniteError
 from surefoot.policy.layout import Layout
 from surefoot.policy.logprob import token_logprobs
 from surefoot.policy.packing import loss_mask, pack
 from surefoot.policy.policy import Policy
-from surefoot.types import Packed, Sample, Totals
+from surefoot.types import Sample
 
 RowValues = list[Tensor]
 

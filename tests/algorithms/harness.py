@@ -13,7 +13,7 @@ from surefoot.algorithms.algorithm import Algorithm
 from surefoot.algorithms.loss import policy_loss
 from surefoot.algorithms.table import RewardTable
 from surefoot.algorithms.tokens import Tokens
-from surefoot.types import Totals
+from surefoot.batches import Totals
 
 CASES: dict[str, dict[str, Any]] = {
     case["id"]: case for case in json.loads((Path(__file__).parent / "golden.json").read_text(encoding="utf-8"))

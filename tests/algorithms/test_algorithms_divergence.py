@@ -21,8 +21,8 @@ from surefoot.algorithms.loss import policy_loss
 from surefoot.algorithms.part import Part
 from surefoot.algorithms.presets import PRESETS
 from surefoot.algorithms.tokens import Tokens
+from surefoot.batches import Totals
 from surefoot.errors import AlgorithmError
-from surefoot.types import Totals
 from tests.algorithms.harness import CASES, Rows, tensor
 from tests.algorithms.test_algorithms_golden import close
 

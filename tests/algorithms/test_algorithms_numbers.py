@@ -19,7 +19,7 @@ from surefoot.algorithms.prompts import PromptTable
 from surefoot.algorithms.reset import Course
 from surefoot.algorithms.table import RewardTable, StepTable
 from surefoot.algorithms.tokens import Tokens
-from surefoot.types import Totals
+from surefoot.batches import Totals
 
 # Another value for each number, and the base that it acts on where the default hides it.
 CHANGES: dict[tuple[str, str, str], tuple[Any, dict[str, Any]]] = {

@@ -11,8 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surefoot.batches import Packed
 from surefoot.metrics import StepReport
-from surefoot.types import Finish, Group, Origin, Packed, Prompt, Sample, Score, Status
+from surefoot.types import Finish, Group, Origin, Prompt, Sample, Score, Status
 
 
 def sample(prompt: int = 3, completion: int = 2) -> Sample:

@@ -230,7 +230,11 @@ def test_every_example_is_a_valid_configuration() -> None:
     assert examples
     for example in examples:
         values = tomllib.loads(example.read_text(encoding="utf-8"))
-        validate(RunConfig if "train" in values else SftConfig, values)
+        if "arms" in values:
+            made = make_experiment(values)
+            assert len({made.digest(job) for job in made.jobs()}) == len(list(made.jobs()))
+        else:
+            validate(RunConfig if "train" in values else SftConfig, values)
 
 
 def test_the_examples_in_docstrings_are_true() -> None:

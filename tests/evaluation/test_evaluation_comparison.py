@@ -97,6 +97,27 @@ def test_sign_and_symmetry() -> None:
     assert up.improvement == 1.0 and down.improvement == 0.0
 
 
+@pytest.mark.parametrize("shape", [(2, 1), (2, 8), (3, 4), (5, 200)])
+@pytest.mark.parametrize("gain", [0.0, 1 / 3, 0.2, 0.7, 1.0])
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_verdict_and_interval_agree_where_nothing_varies(shape: tuple[int, int], gain: float, tasks: int) -> None:
+    """All cells differ by the same: other problems might not, so few of them show little, and the interval has a width."""
+    base = {f"t{i}": np.full(shape, 0.1 if gain < 0.9 else 0.0) for i in range(tasks)}
+    one = {task: table + gain for task, table in base.items()}
+    (pair,) = compare_arms({"base": base, "one": one}, "base").values()
+    low, high = pair.difference.low, pair.difference.high
+    assert high - low > 0.009 and low - 1e-9 <= gain <= high + 1e-9
+    assert (pair.verdict is Verdict.BETTER) == (low > 0) == (pair.p_value <= 0.05)
+    if shape == (5, 200):
+        assert (pair.verdict is Verdict.BETTER) == (gain > 0)
+
+
+@pytest.mark.parametrize("bad", [np.full((2, 3), np.nan), np.zeros((0, 3)), np.zeros((2, 0))])
+def test_tables_without_finite_values_are_refused(bad: np.ndarray) -> None:
+    with pytest.raises(ValueError, match="needs a finite value for each seed and problem of 't'"):
+        compare_arms({"base": {"t": np.zeros(bad.shape)}, "one": {"t": bad}}, "base")
+
+
 def test_one_seed_is_too_little() -> None:
     one, base = runs(np.random.default_rng(4), 0.3, seeds=1)
     pair = compare_arms({"base": {"t": base}, "one": {"t": one}}, "base")["one"]

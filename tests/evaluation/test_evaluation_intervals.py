@@ -1,4 +1,4 @@
-"""Intervals: published values, coverage in simulation, and the cases in which a bootstrap has no width."""
+"""Intervals: published values, coverage in simulation, and what happens where nothing varies."""
 
 from __future__ import annotations
 
@@ -45,15 +45,27 @@ def test_coverage_with_one_sample_per_problem(p: float) -> None:
     assert 0.92 <= observed <= 0.98
 
 
-@pytest.mark.parametrize(("a", "b"), [(2.0, 2.0), (0.3, 1.2), (5.0, 1.0)])
+@pytest.mark.parametrize(("a", "b"), [(2.0, 2.0), (0.3, 1.2), (5.0, 1.0), (0.04, 1.96), (0.95, 0.05)])
 def test_coverage_with_several_samples_per_problem(a: float, b: float) -> None:
     """Problems of different difficulty, four samples each: 480 samples must not pass for 480 problems."""
 
     def draw(rng: np.random.Generator) -> Interval:
-        seed = int(rng.integers(2**31))
-        return mean_interval(rng.binomial(4, rng.beta(a, b, size=120)) / 4, seed=seed, resamples=RESAMPLES)
+        return mean_interval(rng.binomial(4, rng.beta(a, b, size=120)) / 4)
 
     assert 0.92 <= coverage(draw, a / (a + b)) <= 0.98
+
+
+def test_one_right_answer_leaves_a_width() -> None:
+    """24 problems, 4 samples each: with the first right answer the interval must not shrink to next to nothing."""
+    none, one = np.zeros(24), np.zeros(24)
+    one[0] = 0.25
+    assert 0.04 < mean_interval(one).high < mean_interval(none).high
+    assert mean_interval(one).low < 0.01 and mean_interval(1 - one).low == pytest.approx(1 - mean_interval(one).high)
+
+
+def test_one_sample_per_problem_is_wilsons_interval() -> None:
+    right = np.random.default_rng(0).integers(0, 2, size=50)
+    assert mean_interval(right) == pytest.approx(wilson(int(right.sum()), 50))
 
 
 def test_counting_samples_as_problems_would_cover_too_little() -> None:

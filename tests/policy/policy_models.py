@@ -10,10 +10,11 @@ import transformers
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from surefoot.batches import Packed
 from surefoot.policy.config import ModelConfig
 from surefoot.policy.loading import Policy
 from surefoot.policy.packing import count, pack
-from surefoot.types import Packed, Sample
+from surefoot.types import Sample
 
 VOCABULARY = 61
 COMMON = {

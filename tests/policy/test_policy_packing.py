@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_models import build, policy_of, some_samples
 
+from surefoot.batches import Packed
 from surefoot.policy.logprob import token_logprobs
 from surefoot.policy.packing import count, pack
-from surefoot.types import Origin, Packed, Sample
+from surefoot.types import Origin, Sample
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)).filter(sum), min_size=1, max_size=12)
 

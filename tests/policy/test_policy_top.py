@@ -20,10 +20,11 @@ from policy_models import (
     some_samples,
 )
 
+from surefoot.batches import Packed
 from surefoot.errors import ModelError
 from surefoot.policy.layout import hidden_states
 from surefoot.policy.logprob import token_logprobs
-from surefoot.types import Packed, Sample
+from surefoot.types import Sample
 
 LAYOUTS = ("right", "left", "packed")
 

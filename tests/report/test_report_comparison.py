@@ -43,6 +43,7 @@ def test_a_control_is_marked_named_and_has_its_own_colour(tmp_path: Path) -> Non
     found["controls"] = {"dapo": "coin"}
     (folder / "comparison.json").write_text(json.dumps(found))
     page = Page(write_comparison_report(folder))
+    assert "The best first, controls last. Accuracy on 64 held-out problems, pass@4 from 4 samples" in page.text
     assert "Controls" in page.text and "dapo (control)" in page.text and "dapo is a control" in page.text
     swatches = [tag["class"] for tag in page.tags("span") if "swatch" in (tag.get("class") or "")]
     assert {"swatch arm-0", "swatch arm-1", "swatch arm-2"} <= set(swatches)

@@ -12,13 +12,14 @@ import torch
 import transformers
 from transformers import PreTrainedModel
 
+from surefoot.batches import Packed
 from surefoot.policy.config import ModelConfig
 from surefoot.policy.logprob import TokenLogprobs, token_logprobs
 from surefoot.policy.packing import count, pack
 from surefoot.policy.policy import Policy
 from surefoot.rollout.engine import Request, Sampling
 from surefoot.seeds import derive
-from surefoot.types import Packed, Sample
+from surefoot.types import Sample
 
 VOCABULARY = 71
 SHORT = Sampling(max_new_tokens=16)

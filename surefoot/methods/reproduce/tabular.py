@@ -20,9 +20,9 @@ from surefoot.algorithms.algorithm import Algorithm
 from surefoot.algorithms.loss import policy_loss
 from surefoot.algorithms.table import RewardTable
 from surefoot.algorithms.tokens import Tokens
+from surefoot.batches import Totals
 from surefoot.errors import AlgorithmError
 from surefoot.training.batch import prepare
-from surefoot.types import Totals
 
 BY_ROW = ("seq_mean_token_mean", "seq_mean_token_sum", "seq_mean_token_sum_norm")
 
