@@ -48,7 +48,7 @@ def _number(error: Exception) -> int | None:
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
-    """Write a file by writing its neighbour, flushing it to disk and renaming it over the old one."""
+    """Write a file by writing its neighbour, flushing it to disk and renaming it over the old one, whose permissions it keeps."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with explained(path):
         try:
@@ -57,6 +57,8 @@ def write_atomic(path: Path, content: str | bytes) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
+            if path.is_file():
+                shutil.copymode(path, temporary)
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -112,31 +114,56 @@ def sync_file(path: Path) -> None:
             os.fsync(handle.fileno())
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Read a JSON-lines file; a torn last line (the writer was killed) is left out, other bad lines raise ValueError."""
+def numbered_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The records of a JSON-lines file with the numbers of their lines, from 1 on; none where there is no file.
+
+    A torn last line (the writer was killed) is left out.
+
+    Raises:
+        RunFolderError: a file that cannot be read, or another line that is not a JSON object.
+    """
     if not path.exists():
-        return []
-    lines = path.read_bytes().split(b"\n")
-    records = []
-    for number, line in enumerate(lines):
+        return
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be read ({error.strerror or error})") from error
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             record = json.loads(line.decode("utf-8", "surrogatepass"))
-        except ValueError as error:  # also a character that was cut in two
-            if number == len(lines) - 1:
+        except (ValueError, RecursionError) as error:  # also a character that was cut in two
+            if number == len(lines):
                 break
-            raise ValueError(f"{path}, line {number + 1}: {error}") from error
+            raise RunFolderError(f"{path}, line {number} is damaged, it is not JSON ({error})") from error
         if not isinstance(record, dict):
-            raise ValueError(f"{path}, line {number + 1}: expected an object, found {line[:40]!r}")
-        records.append(record)
-    return records
+            start = line[:40].decode(errors="replace")
+            raise RunFolderError(f"{path}, line {number} is damaged: expected a JSON object, found {start!r}")
+        yield number, record
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The records of a JSON-lines file; reads and raises as :func:`numbered_lines` does."""
+    return [record for _, record in numbered_lines(path)]
 
 
 def mend_lines(path: Path) -> None:
     """Take a torn last line off a JSON-lines file, which a killed writer may have left and the next line would be glued to."""
     if path.exists():
-        write_atomic(path, "".join(json.dumps(record) + "\n" for record in read_lines(path)))
+        with explained(path):
+            whole, _, last = path.read_bytes().rpartition(b"\n")
+        if last.strip():
+            kept = whole.split(b"\n") if whole else []
+            write_atomic(path, b"\n".join([*kept, *([last] if _is_json(last) else []), b""]))
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 @contextmanager

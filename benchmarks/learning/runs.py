@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.learning.settings import CONTROL, digest, learning_config
 from surefoot.files import append_lines, mend_lines, only_writer, read_lines
-from surefoot.methods.compare.schedule import THREADS, end_with_parent
+from surefoot.methods.compare.workers import THREADS, end_with_parent
 from surefoot.methods.demo import warm_up_config
 from surefoot.rewards.base import Completion, Reward
 from surefoot.rewards.build import build_reward

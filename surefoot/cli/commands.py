@@ -79,7 +79,7 @@ def train(
 
     config = read_config(RunConfig, configs, pairs, context)
     if dry_run:
-        _dry_run(config)
+        _dry_run(config, as_json)
         return
     from surefoot import api
     from surefoot.report.terminal import ProgressView
@@ -269,10 +269,13 @@ def read_config(schema: Any, files: Sequence[Path], pairs: Sequence[str] | None,
     return load(schema, list(files), options.read(pairs or (), schema, options.declared(context.command)))
 
 
-def _dry_run(config: RunConfig) -> None:
+def _dry_run(config: RunConfig, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from surefoot.cli.show import show_json
     from surefoot.config import dump_toml
     from surefoot.policy.lora import own_parameters
-    from surefoot.training.arithmetic import Shape, describe
+    from surefoot.training.arithmetic import Arithmetic, Shape, describe, memory
     from surefoot.training.assemble import assemble
 
     parts = assemble(config)
@@ -282,16 +285,13 @@ def _dry_run(config: RunConfig) -> None:
     shape = Shape.of(model.config, numbers[0], numbers[1] if config.model.lora.used else None)
     prompts = [*parts.task.train, *parts.task.heldout]
     longest = max(len(parts.renderer.ids(prompt)) for prompt in prompts)
+    sizes = {"longest_prompt": longest, "train_size": len(parts.task.train), "heldout_size": len(parts.task.heldout)}
+    if as_json:
+        batch = {**sizes, **asdict(Arithmetic.of(config, longest))}
+        show_json({"config": config.resolved(), "batch": batch, "memory": memory(config, shape, longest)})
+        return
     print(dump_toml(config.resolved()))
-    print(
-        describe(
-            config,
-            shape,
-            longest_prompt=longest,
-            train_size=len(parts.task.train),
-            heldout_size=len(parts.task.heldout),
-        )
-    )
+    print(describe(config, shape, **sizes))
 
 
 def _show_run(result: Any, confidence: float, as_json: bool) -> None:

@@ -16,7 +16,7 @@ from surefoot.cli.commands import Json, NoProgress, Quiet, Set, read_config
 
 if TYPE_CHECKING:
     from surefoot.methods.compare.experiment import Experiment
-    from surefoot.methods.compare.schedule import News
+    from surefoot.methods.compare.schedule import News, WarmedUp
 
 
 def compare(
@@ -33,6 +33,7 @@ def compare(
 ) -> None:
     """Train several algorithms on several seeds and say which is better."""
     from surefoot.cli.show import show_json
+    from surefoot.errors import DataError
     from surefoot.methods.compare import kept
     from surefoot.methods.compare.experiment import ExperimentConfig, make_experiment
     from surefoot.methods.compare.results import write_comparison
@@ -41,7 +42,7 @@ def compare(
 
     made = make_experiment(read_config(ExperimentConfig, experiment, pairs, context))
     if dry_run:
-        _plan(made)
+        _plan(made, as_json)
         return
     if keep is not None:
         read_page(keep, (kept.PLACE,))  # before the hours, not after them
@@ -50,8 +51,14 @@ def compare(
         told = None if quiet or as_json else _Told()
         if told is not None:
             told.begins(made)
-        failed = run_all(made, told or (lambda news: None))
-    found = write_comparison(made)
+        failed = run_all(made) if told is None else run_all(made, told, told.warmed)
+        _say_failed(failed)
+    try:
+        found = write_comparison(made)
+    except DataError:
+        if failed:  # which says more than that nothing can be compared yet
+            raise typer.Exit(1) from None
+        raise
     page = _page(made.folder)
     if keep is not None:
         kept.keep(keep, made, found)
@@ -60,16 +67,46 @@ def compare(
     else:
         show_comparison(found, made.folder, page)
     if failed:
-        print(f"surefoot: {len(failed)} runs failed: {'; '.join(str(news.job) for news in failed)}", file=sys.stderr)
         raise typer.Exit(1)
 
 
-def _plan(made: Experiment) -> None:
-    from surefoot.methods.compare.schedule import finished
+def _plan(made: Experiment, as_json: bool) -> None:
+    """All runs, and for each whether it is done, has begun or is to do; what they are made of is checked."""
+    from surefoot.cli.show import show_json
+    from surefoot.methods.compare.begun import finished, under_way, warm_up_is_done
+    from surefoot.methods.compare.check import check
+    from surefoot.training.folder import run_path
 
     done = finished(made)
+    check(made)
+    records: list[dict[str, Any]] = []
     for job in made.jobs():
-        print(f"{'done' if job in done else 'to do'}  {job}")
+        step = under_way(made, job)
+        state = "done" if job in done else "to do" if step is None else f"goes on from step {step}"
+        keys = {"task": job.task, "arm": job.arm, "seed": job.seed, "control": made.control(job.arm)}
+        records.append({**keys, "state": state, "folder": str(run_path(made.run(job)))})
+        if not as_json:
+            print(f"{state}  {job}")
+    if as_json:
+        missing = [
+            {"task": task, "seed": seed}
+            for seed in made.seeds
+            for task in made.tasks
+            if not warm_up_is_done(made, task, seed)
+        ]
+        show_json({"name": made.config.name, "folder": str(made.folder), "warm_ups": missing, "runs": records})
+
+
+def _say_failed(failed: list[News]) -> None:
+    """One line for each reason, with its runs."""
+    reasons: dict[str, list[News]] = {}
+    for news in failed:
+        reasons.setdefault(news.trouble.splitlines()[-1], []).append(news)
+    for reason, every in reasons.items():
+        runs = f"{len(every)} runs" if len(every) > 1 else "1 run"
+        print(f"surefoot: {runs} failed ({reason}): {'; '.join(str(news.job) for news in every)}", file=sys.stderr)
+    if failed:
+        print("surefoot: the same command tries them again", file=sys.stderr)
 
 
 class _Told:
@@ -81,13 +118,26 @@ class _Told:
 
     def begins(self, made: Experiment) -> None:
         """How many runs are done and to do, and where those that an earlier command began go on."""
-        from surefoot.methods.compare.schedule import finished, under_way
+        from surefoot.methods.compare.begun import finished, under_way, warm_up_is_done
 
         done, jobs = finished(made), list(made.jobs())
-        print(f"{len(done)} of {len(jobs)} runs are done, {len(jobs) - len(done)} to do", file=sys.stderr, flush=True)
-        for job in jobs:
-            if job not in done and (step := under_way(made, job)) is not None:
+        todo = [job for job in jobs if job not in done]
+        print(f"{len(done)} of {len(jobs)} runs are done, {len(todo)} to do", file=sys.stderr, flush=True)
+        cold = [start for start in {(job.task, job.seed) for job in todo} if not warm_up_is_done(made, *start)]
+        if cold:
+            print(f"warm-ups to make first: {len(cold)}", file=sys.stderr, flush=True)
+        for job in todo:
+            if (step := under_way(made, job)) is not None:
                 print(f"{job}: goes on from step {step}", file=sys.stderr, flush=True)
+        self.begin = time.monotonic()
+
+    def warmed(self, news: WarmedUp) -> None:
+        from surefoot.report.wording import percent
+
+        reached = "" if news.accuracy is None else f", {percent(news.accuracy)} of sampled answers right"
+        steps = f"{news.steps} step{'s' * (news.steps != 1)}"
+        print(f"warm-up, {news.task}, seed {news.seed}: {steps}{reached}", file=sys.stderr, flush=True)
+        self.begin = time.monotonic()  # the time that is left is that of runs
 
     def __call__(self, news: News) -> None:
         from surefoot.report.wording import countdown, duration

@@ -14,7 +14,7 @@ import typer
 
 from surefoot import __version__
 from surefoot.cli import audit, commands, experiments, options, reproduce, views
-from surefoot.cli.output import folded, forgiving_output
+from surefoot.cli.output import folded, forgiving_output, harmless
 from surefoot.errors import SurefootError
 from surefoot.training.threads import wait_passively
 
@@ -113,7 +113,7 @@ def _invoke(given: list[str]) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    print(folded(f"surefoot: error: {' '.join(message.split())}", sys.stderr), file=sys.stderr)
+    print(folded(harmless(f"surefoot: error: {' '.join(message.split())}"), sys.stderr), file=sys.stderr)
     return code
 
 
@@ -122,6 +122,8 @@ def _say_how_to_go_on(given: Sequence[str]) -> None:
     if given[:1] == ["train"]:
         words = [*given, *([] if "--resume" in given else ["--resume"])]
         line += f"; to go on from the last saved step: surefoot {shlex.join(words)}"
+    elif given[:1] == ["compare"]:
+        line += "; the same command goes on from the last saved steps"
     print(line, file=sys.stderr)
 
 
@@ -146,7 +148,7 @@ def _plain_warnings() -> None:
     """A warning is one line; those that speak to programmers (deprecations) are for the tests, not for this command."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        print(folded(f"surefoot: warning: {' '.join(str(message).split())}", sys.stderr), file=sys.stderr)
+        print(folded(harmless(f"surefoot: warning: {' '.join(str(message).split())}"), sys.stderr), file=sys.stderr)
 
     if not sys.warnoptions:
         for category in (DeprecationWarning, PendingDeprecationWarning, FutureWarning):

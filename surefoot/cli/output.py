@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -16,8 +17,19 @@ from typing import IO, Any, TextIO
 
 from rich.console import Console
 
+# Characters that steer a terminal or turn the direction of a line, of which a text by somebody else has no need.
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 NARROWEST = 40  # columns; below it a terminal that wraps lines itself reads better than trees and tables that do
 UNKNOWN = 80  # columns, where a terminal says that it has none
+
+
+def harmless(text: str) -> str:
+    r"""The text with what steers a terminal written out; line ends and tabs stay.
+
+    >>> print(harmless("\x1b[2J \u202e"))
+    \x1b[2J \u202e
+    """
+    return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def console() -> Console:

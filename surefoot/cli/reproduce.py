@@ -37,7 +37,7 @@ def reproduce(
     from surefoot.cli.show import show_json
     from surefoot.methods.pages import read_page
     from surefoot.methods.reproduce.catalogue import CLAIMS, QUICK, find
-    from surefoot.methods.reproduce.store import Bench, results, run_claim
+    from surefoot.methods.reproduce.store import Bench, measured, results, run_claim
     from surefoot.methods.reproduce.table import LIST, RESULTS, keep
 
     chosen = find([*(claims or ()), *(CLAIMS if every else QUICK if quick else ())])
@@ -48,6 +48,8 @@ def reproduce(
         read_page(page, (LIST, RESULTS))  # before the hours, not after them
     bench = Bench(out, jobs, (lambda words: None) if quiet or as_json else _say)
     if not show:
+        for claim in () if again else chosen:
+            measured(bench, claim)  # a damaged file is said before the hours of the claims before it
         for claim in chosen:
             run_claim(bench, claim, again=again)
     shown = list(results(bench, {claim.name: claim for claim in chosen or CLAIMS.values()}))

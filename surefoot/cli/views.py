@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from surefoot.cli.commands import Json, NoProgress
+from surefoot.cli.output import harmless
 
 Folders = Annotated[
     list[Path], typer.Argument(metavar="FOLDER", help="Run folders, or experiments of 'surefoot compare'.")
@@ -69,5 +70,5 @@ def sample(
     if as_json:
         show_json(made.record())
         return
-    print(made.text)
+    print(harmless(made.text) if sys.stdout.isatty() else made.text)
     print(f"surefoot: {made.says}", file=sys.stderr)

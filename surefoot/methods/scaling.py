@@ -15,9 +15,11 @@ from surefoot.config import nearest
 from surefoot.errors import DataError, RunFolderError
 from surefoot.evaluation.scaling_check import compare_with_power_law, extrapolate
 from surefoot.evaluation.scaling_profile import CEILING, CurveFit, Range, fit_curve
-from surefoot.files import read_lines
+from surefoot.training.lines import Evaluated, Metrics, Timing, by_step, checked_lines
+from surefoot.training.places import instead
 
 UNITS = ("tokens", "steps", "seconds", "flops")
+REMEDY = "remove the line, or restore the file"
 
 
 @dataclass(frozen=True)
@@ -48,25 +50,21 @@ def read_points(path: Path, *, unit: str = "tokens", initial: float | None = Non
         initial: the reward before training; of a run its first evaluation, of a file the row with compute 0.
 
     Raises:
-        RunFolderError: neither a run nor a CSV file.
-        DataError: no evaluations, or a file that is no such table.
+        RunFolderError: neither a run nor a CSV file, or a damaged line.
+        DataError: no evaluations, no records of what the steps cost, or a file that is no such table.
     """
     if path.is_file():
         return _read_csv(path, initial)
     if not (path / "evaluations.jsonl").is_file():
-        raise RunFolderError(f"{path} is neither a run folder with evaluations.jsonl nor a .csv file")
+        raise RunFolderError(f"{path} is neither a run folder with evaluations.jsonl nor a .csv file.{instead(path)}")
     if unit not in UNITS:
         raise DataError(f"the unit of compute is '{unit}': expected one of {', '.join(UNITS)}." + nearest(unit, UNITS))
-    try:
-        evaluations = sorted(read_lines(path / "evaluations.jsonl"), key=lambda record: record["step"])
-        log = "metrics" if unit == "flops" else "timings"
-        timings = sorted(read_lines(path / f"{log}.jsonl"), key=lambda record: record["step"])
-        rewards = {int(record["step"]): float(record["accuracy"]) for record in evaluations}
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: its records cannot be read ({error})") from None
+    evaluations = by_step(checked_lines(path / "evaluations.jsonl", Evaluated, REMEDY))
+    rewards = {record["step"]: float(record["accuracy"]) for record in evaluations}
     if 0 not in rewards and initial is None:
         raise DataError(f"{path} has no evaluation before training: give the reward before training (--initial)")
-    spent = {step: _spent(timings, step, unit) for step in rewards if step > 0}
+    records = _records(path, unit, rewards)
+    spent = {step: _spent(records, step, unit) for step in rewards if step > 0}
     return Points(
         path.resolve().name,
         np.array(list(spent.values()), dtype=np.float64),
@@ -74,6 +72,30 @@ def read_points(path: Path, *, unit: str = "tokens", initial: float | None = Non
         rewards[0] if initial is None else initial,
         unit,
     )
+
+
+def _records(path: Path, unit: str, rewards: dict[int, float]) -> list[dict[str, Any]]:
+    """The records that tell what each step cost. An evaluation whose step is not over yet is taken out of ``rewards``."""
+    if unit == "steps":
+        return []
+    file = path / ("metrics.jsonl" if unit == "flops" else "timings.jsonl")
+    if not file.is_file():
+        raise DataError(f"{file} is not there, and with it what the steps cost: restore it, or fit over --unit steps")
+    records = by_step(checked_lines(file, Metrics if unit == "flops" else Timing, REMEDY))
+    if not records and max(rewards) > 0:
+        raise DataError(f"{file} is empty, and with it what the steps cost: restore it, or fit over --unit steps")
+    steps = [record["step"] for record in records]
+    if (path / "result.json").is_file():
+        last = max(rewards)
+    else:  # the step of the newest evaluation may be under way
+        last = steps[-1] if steps else 0
+        for step in [step for step in rewards if step > last]:
+            del rewards[step]
+    wrong = next((step for step in range(1, last + 1) if steps.count(step) != 1), None)
+    if wrong is not None:
+        times = "no line" if wrong not in steps else f"{steps.count(wrong)} lines"
+        raise DataError(f"{file} has {times} of step {wrong}: restore it, or fit over --unit steps")
+    return records
 
 
 def _spent(timings: Sequence[dict[str, Any]], step: int, unit: str) -> float:
@@ -99,7 +121,7 @@ def _read_csv(path: Path, initial: float | None) -> Points:
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise DataError(f"{path} cannot be read as CSV: {error}") from None
     found: list[tuple[float, float]] = []
     for number, row in enumerate(rows, start=2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from surefoot.report.figures import Figure
 from surefoot.report.markup import render_markdown
 from surefoot.report.reading import Record
 from surefoot.report.render import embed_json, figure_data, render
+from surefoot.training.places import instead
 
 SCRIPTS = ("curves.js",)
 
@@ -37,7 +39,7 @@ def write_comparison_report(folder: Path) -> Path:
     folder = Path(folder)
     if not is_experiment(folder):
         raise RunFolderError(
-            f"{folder} is no experiment of 'surefoot compare': it holds neither comparison.json nor arms/"
+            f"{folder} is no experiment of 'surefoot compare': it holds neither comparison.json nor arms/.{instead(folder)}"
         )
     path = folder / "report.html"
     write_atomic(path, comparison_page(read_experiment(folder)))
@@ -52,20 +54,23 @@ def comparison_page(files: ExperimentFiles, links: dict[Path, str] | None = None
         links: pages of its runs, by their folders.
         live: whether a server keeps it up to date.
     """
-    from markupsafe import Markup
+    import jinja2
 
     require("markdown_it", "report", "report.html")
-    gaps = list(files.gaps)
-    found = files.comparison
     try:
-        tasks = [task_view(found, task) for task in found.get("tasks", ())]
-        verdicts = sentences(found) if found else []
-        overall = forest(found, found["pairs"], "forest all") if len(tasks) > 1 else None
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        gaps.append(
-            f"comparison.json cannot be shown ({type(error).__name__}: {error}): it is of another version or damaged."
-        )
-        found, tasks, verdicts, overall = {}, [], [], None
+        return _page(files, files.comparison, links or {}, live)
+    except (LookupError, TypeError, ValueError, AttributeError, jinja2.UndefinedError) as error:
+        if not files.comparison:
+            raise
+        gap = f"comparison.json cannot be shown ({type(error).__name__}: {error}): it is of another version or damaged."
+        return _page(replace(files, comparison={}, gaps=(*files.gaps, gap)), {}, links or {}, live)
+
+
+def _page(files: ExperimentFiles, found: Record, links: dict[Path, str], live: bool) -> str:
+    from markupsafe import Markup
+
+    tasks = [task_view(found, task) for task in found.get("tasks", ())]
+    overall = forest(found, found["pairs"], "forest all") if len(tasks) > 1 else None
     examples = files.examples()
     done, begun = tally(files.runs)
     return render(
@@ -75,12 +80,12 @@ def comparison_page(files: ExperimentFiles, links: dict[Path, str] | None = None
         name=files.name,
         found=found,
         facts=facts(found, done, begun),
-        verdicts=verdicts,
+        verdicts=sentences(found) if found else [],
         overall=overall,
         tasks=tasks,
         axes=AXES,
-        gaps=gaps,
-        states=states(files.runs, links or {}),
+        gaps=files.gaps,
+        states=states(files.runs, links),
         cards=[(arm, Markup(render_markdown(one.card))) for arm, one in examples.items() if one.card],
         differing={"names": list(examples), "rows": arm_differences(examples)},
         figure_json=Markup(embed_json(figure_data([*([overall] if overall else []), *_figures(tasks)]))),

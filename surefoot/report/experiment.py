@@ -6,13 +6,17 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from surefoot.errors import RunFolderError
 from surefoot.report.differences import OWN, differences
 from surefoot.report.reading import Record, RunFiles, parse, read_records, read_run, read_text
+from surefoot.training.places import COMPARISON, is_experiment
 
-COMPARISON = "comparison.json"
-_NEEDED = ("name", "baseline", "arms", "tasks", "seeds", "level", "results", "pairs")
+__all__ = ["ExperimentFiles", "RunState", "arm_differences", "is_experiment", "read_experiment", "tally"]
+
 _PER_SEED = (*OWN, "seed", "model.path", "model.seed", "train.threads", "task.name")
 
 
@@ -61,11 +65,6 @@ class ExperimentFiles:
         return found
 
 
-def is_experiment(folder: Path) -> bool:
-    """Whether a folder is one of ``surefoot compare``."""
-    return (folder / COMPARISON).is_file() or (folder / "arms").is_dir()
-
-
 def read_experiment(folder: Path) -> ExperimentFiles:
     """Read an experiment's folder; nothing in it raises."""
     gaps: list[str] = []
@@ -74,10 +73,10 @@ def read_experiment(folder: Path) -> ExperimentFiles:
         gaps.append("comparison.json is not there: no seed is finished for every arm yet.")
     else:
         found = parse(read_text(folder / COMPARISON))
-        missing = [name for name in _NEEDED if not isinstance(found, dict) or name not in found]
-        if missing:
+        wrong = _wrong(found)
+        if wrong:
             gaps.append(
-                "comparison.json is damaged or of another version: the table and its curves are left out; "
+                f"comparison.json is damaged or of another version ({wrong}): the table and its curves are left out; "
                 "'surefoot compare EXPERIMENT.toml --show' writes it again."
             )
         else:
@@ -86,6 +85,35 @@ def read_experiment(folder: Path) -> ExperimentFiles:
     done = {(str(line.get("task")), str(line.get("arm")), f"seed-{line.get('seed')}") for line in finished}
     runs = tuple(_state(path, done) for path in sorted((folder / "arms").glob("*/*/*")) if path.is_dir())
     return ExperimentFiles(folder, comparison, runs, tuple(gaps))
+
+
+class _Comparison(BaseModel):
+    """What every part of the page relies on; the rest is read where it is shown."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    name: str
+    baseline: str
+    arms: list[str]
+    tasks: list[str]
+    seeds: list[int]
+    seeds_planned: list[int] | None = None
+    level: float
+    controls: dict[str, str] = Field(default_factory=dict)
+    results: dict[str, dict[str, dict[str, Any]]]
+    pairs: dict[str, dict[str, Any]]
+
+
+def _wrong(found: Any) -> str:
+    """What is wrong with the content of ``comparison.json``; "" where nothing is."""
+    try:
+        _Comparison.model_validate(found)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        return ": ".join(
+            [*(["'" + ".".join(map(str, problem["loc"])) + "'"] if problem["loc"] else []), problem["msg"]]
+        )
+    return ""
 
 
 def arm_differences(examples: dict[str, RunFiles]) -> list[tuple[str, list[str]]]:

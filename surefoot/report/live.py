@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,11 @@ FILES_AT_ONCE = 4  # sample files in one answer; the next question gets the next
 def signature(folder: Path) -> str:
     """Changes whenever one of the small files of a folder does."""
     names = sorted(path for path in folder.glob("*") if path.suffix in (".jsonl", ".json", ".toml", ".md"))
-    stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in names]
+    stats = []
+    for path in names:
+        with suppress(OSError):  # it has gone in the meantime, or leads nowhere
+            found = path.stat()
+            stats.append((path.name, found.st_size, found.st_mtime_ns))
     return f"{hash((str(folder), *stats)) & (2**63 - 1):x}"
 
 

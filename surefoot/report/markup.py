@@ -1,4 +1,4 @@
-"""Markdown that a run wrote as HTML that is safe to put into a page."""
+"""Texts for a page: Markdown that a run wrote as HTML that is safe, and sentences that break where they may."""
 
 from __future__ import annotations
 
@@ -8,6 +8,18 @@ import re
 from markdown_it import MarkdownIt
 
 _MATH = re.compile(r"^\$\$[ \t]*\n(.*?)\n\$\$[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+_TIED = re.compile(r"(?<=[0-9]) (?=%|(?:points?|seeds?|s|min|h)\b)|(?<=\bp) (?=[=<>])|(?<=[=<>]) (?=[0-9])")
+
+
+def tied(text: str) -> str:
+    """A sentence in which a number is not torn from its unit, nor ``p = 1`` into three: no-break spaces.
+
+    >>> tied("At 95 % (p = 1, 3 seeds).").replace("\u00a0", "~")
+    'At 95~% (p~=~1, 3~seeds).'
+    """
+    return _TIED.sub("\u00a0", text)
 
 
 def render_markdown(text: str, heading: int = 3) -> str:

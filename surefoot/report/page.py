@@ -15,10 +15,11 @@ from surefoot.report import wording
 from surefoot.report.curves import figures, other_metrics
 from surefoot.report.differences import differences, flat
 from surefoot.report.markup import render_markdown
-from surefoot.report.reading import Record, RunFiles, number, parse, read_run, read_text
+from surefoot.report.reading import Record, RunFiles, number, read_run
 from surefoot.report.render import embed_json, figure_data, render
 from surefoot.report.samples import BUDGET, SampleTable, readable, sample_table
 from surefoot.report.summary import summarise
+from surefoot.training.kept import kept_versions
 
 SCRIPTS = ("curves.js", "store.js", "tokens.js", "choose.js", "list.js", "sample.js", "reader.js")
 
@@ -87,13 +88,7 @@ def render_page(
 
 def kept(folder: Path) -> Record:
     """The folder as a command names it, and the versions of the weights that it still holds; 0 is the model at the start."""
-    found = {int(path.name[5:]) for path in (folder / "state").glob("step-*") if path.name[5:].isdigit()}
-    result = parse(read_text(folder / "result.json"))
-    if isinstance(result, dict):
-        best = result.get("best")
-        steps = {"model": result.get("steps"), "best": best.get("step") if isinstance(best, dict) else None}
-        found |= {step for name, step in steps.items() if isinstance(step, int) and (folder / name).is_dir()}
-    return {"folder": str(folder), "versions": sorted({0, *found})}
+    return {"folder": str(folder), "versions": kept_versions(folder)}
 
 
 def config_differences(files: RunFiles, others: Sequence[RunFiles]) -> Mapping[str, Any] | None:
@@ -101,7 +96,7 @@ def config_differences(files: RunFiles, others: Sequence[RunFiles]) -> Mapping[s
     if not others:
         return None
     every = {f"{number}": one.config for number, one in enumerate([files, *others])}
-    return {"names": [one.name for one in (files, *others)], "rows": differences(every)}
+    return {"names": [one.title for one in (files, *others)], "rows": differences(every)}
 
 
 def other_version(files: RunFiles) -> list[str]:
@@ -123,6 +118,7 @@ def facts(files: RunFiles) -> list[tuple[str, str]]:
         ("Task", files.setting("task.name")),
         ("Batch", f"{sizes[0]} prompts × {sizes[1]} samples" if len(sizes) == 2 else None),
         ("Seed", files.setting("seed")),
+        ("Control", files.place.control if files.place is not None and files.place.control else None),
     ]
     return [(name, str(value)) for name, value in found if value is not None]
 

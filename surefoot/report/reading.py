@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.errors import RunFolderError
+from surefoot.training.places import Place, instead, place
 
 Record = dict[str, Any]
 
@@ -58,6 +59,16 @@ class RunFiles:
     gaps: tuple[str, ...] = ()
 
     @property
+    def place(self) -> Place | None:
+        """Where in an experiment the run lies; None: in none."""
+        return place(self.folder)
+
+    @property
+    def title(self) -> str:
+        """What the run is called among others: its place in its experiment, or its name."""
+        return self.place.title if self.place is not None else self.name
+
+    @property
     def name(self) -> str:
         """Name of the run: that of the configuration, else that of the folder."""
         name = self.config.get("name")
@@ -85,7 +96,9 @@ def read_run(folder: Path) -> RunFiles:
     if not folder.is_dir():
         raise RunFolderError(f"the run folder {folder} does not exist: give the folder that holds metrics.jsonl")
     if not any((folder / name).exists() for name in (*_FILES, "warnings.jsonl", "samples")):
-        raise RunFolderError(f"{folder} holds no files of a run: give the folder that holds metrics.jsonl")
+        raise RunFolderError(
+            f"{folder} holds no files of a run: give the folder that holds metrics.jsonl.{instead(folder)}"
+        )
     gaps = [f"{name} is not there: {what}." for name, what in _FILES.items() if not (folder / name).is_file()]
     config_text = read_text(folder / "config.toml")
     try:
@@ -189,10 +202,17 @@ def column(records: Iterable[Record], name: str) -> tuple[list[int], list[float]
 
 def _series(path: Path, gaps: list[str]) -> list[Record]:
     steps: dict[int, Record] = {}
-    for record in read_records(path, gaps):
+    records = read_records(path, gaps)
+    for record in records:
         step = step_of(record)
         if step is not None:
             steps[step] = {**record, "step": step}
+    lost = sum(step_of(record) is None for record in records)
+    if lost:
+        gaps.append(
+            f"{lost} of {len(records)} records of {path.name} {'has' if lost == 1 else 'have'} no usable step "
+            "(a whole number from 0 on): left out."
+        )
     return [steps[step] for step in sorted(steps)]
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from surefoot.extras import require
 from surefoot.report import palette, wording
 from surefoot.report.figures import Figure
+from surefoot.report.markup import tied
 from surefoot.report.reading import Record
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -49,6 +50,7 @@ def render(template: str, scripts: Sequence[str], *, live: bool = False, plots: 
         undefined=jinja2.StrictUndefined,
     )
     environment.globals.update(wording=wording, palette=palette)
+    environment.filters["tied"] = tied
     rules = [
         "default-src 'none'",
         "style-src 'unsafe-inline'",

@@ -159,10 +159,10 @@ def _parse(text: str) -> Any:
     """A line as :func:`surefoot.report.reading.parse` reads it, its many tokens left for :func:`token_table` to check."""
     try:
         value = json.loads(text)
+        tokens = value.pop("tokens", None) if isinstance(value, dict) else None
+        value = clean(value)
     except (ValueError, RecursionError):
         return None
-    tokens = value.pop("tokens", None) if isinstance(value, dict) else None
-    value = clean(value)
     return {**value, "tokens": tokens} if isinstance(value, dict) else value
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -47,20 +48,20 @@ class Shown:
 
 
 def find_pages(folders: Sequence[Path]) -> list[Shown]:
-    """The pages of run folders and experiments' folders; a folder that is neither is listed with the reason.
+    """The pages of run folders and experiments' folders; a folder that is neither is listed with the reason, and with what
+    may have been meant.
 
     An experiment is followed by its runs.
     """
     pages: list[Shown] = []
     for folder in map(Path, folders):
         if is_experiment(folder):
-            pages.append(Shown(read_experiment(folder).name, folder, "experiment"))
-            pages += [
-                Shown(f"{run.arm}, {run.task}, {run.seed}", run.folder, "run") for run in read_experiment(folder).runs
-            ]
+            files = read_experiment(folder)
+            pages.append(Shown(files.name, folder, "experiment"))
+            pages += [Shown(f"{run.arm}, {run.task}, {run.seed}", run.folder, "run") for run in files.runs]
             continue
         try:
-            pages.append(Shown(read_run(folder).name, folder, "run"))
+            pages.append(Shown(read_run(folder).title, folder, "run"))
         except RunFolderError as error:
             pages.append(Shown(str(folder), folder, "run", str(error)))
     return pages
@@ -131,6 +132,8 @@ def _state(page: Shown) -> str:
         return str(news["says"])
     except SurefootError as error:
         return str(error)
+    except Exception as error:  # its page says more; the other entries are shown
+        return f"cannot be shown ({type(error).__name__}: {error})"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -150,11 +153,19 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.server.allows(self.headers.get("Host", "")):
             self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "This server does not go by that name.\n", body)
             return
-        address = urlsplit(self.path)
+        try:
+            address = urlsplit(self.path)
+        except ValueError:
+            self._send(HTTPStatus.NOT_FOUND, "text/plain", "There is no such page.\n", body)
+            return
         try:
             found = self.server.site.answer(address.path, dict(parse_qsl(address.query)))
         except SurefootError as error:
             found = HTTPStatus.NOT_FOUND, "text/plain", f"{error}\n"
+        except Exception as error:  # whoever asked gets an answer, whatever a folder holds
+            said = f"The page cannot be made ({type(error).__name__}: {error})."
+            self.server.complain(f"{address.path}: {said}")
+            found = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", f"{said}\n"
         self._send(*found, body)
 
     def _send(self, status: HTTPStatus, kind: str, content: str, body: bool) -> None:
@@ -196,6 +207,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, folders: Sequence[Path], host: str = "127.0.0.1", port: int = 0) -> None:
         self.site = Site(folders)
         self.host = host
+        self._complaints: set[str] = set()
         if ":" in host:
             import socket
 
@@ -225,6 +237,13 @@ class Server(ThreadingHTTPServer):
         if not name:
             return False
         return name in ("localhost", self.host.lower()) or is_address(name)
+
+    def complain(self, words: str) -> None:
+        """A line on standard error, once however often a page asks."""
+        if words not in self._complaints:
+            self._complaints.add(words)
+            line = "".join(c if c.isprintable() else "?" for c in words)
+            print(f"surefoot: warning: {line}", file=sys.stderr, flush=True)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A connection that breaks is not worth a word."""

@@ -6,7 +6,6 @@ nats in hundredths, ratios as their logarithm in thousandths. That is finer than
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ NONE = -32768
 """Stands for a value that a token does not have."""
 
 _LIMIT = 32767
+_EXACT = 2**53  # JavaScript has no larger whole numbers
 _ORIGINS = ("policy", "tool", "image", "injected", "prompt")
 
 
@@ -45,7 +45,8 @@ def token_table(tokens: Any, completion: str) -> Record | None:
         _put(table, name, _numbers(tokens.get(name), count), 100)
     logp, start = _numbers(tokens.get("logp"), count), _numbers(tokens.get("logp_start"), count)
     if logp is not None and start is not None:
-        _put(table, "start", start - logp, 1000)
+        with np.errstate(over="ignore", invalid="ignore"):
+            _put(table, "start", start - logp, 1000)
     ratio = _numbers(tokens.get("ratio"), count)
     if ratio is not None:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -82,7 +83,7 @@ def _numbers(values: Any, count: int) -> np.ndarray | None:
         return None
     try:
         found: np.ndarray = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return found if found.shape == (count,) else None
 
@@ -92,7 +93,8 @@ def _put(table: Record, name: str, values: np.ndarray | None, scale: int) -> Non
         return
     known = np.isfinite(values)
     whole = np.full(len(values), NONE, dtype=np.int64)
-    whole[known] = np.clip(np.rint(values[known] * scale), -_LIMIT, _LIMIT if scale > 1 else math.inf)
+    with np.errstate(over="ignore"):
+        whole[known] = np.clip(np.rint(values[known] * scale), -_LIMIT, _LIMIT if scale > 1 else _EXACT)
     table[name] = whole.tolist()
 
 

@@ -24,6 +24,7 @@ from surefoot.config import dump_toml
 from surefoot.errors import RunFolderError
 from surefoot.files import append_lines, explained, read_lines, write_atomic
 from surefoot.training.config import RunConfig, SftConfig
+from surefoot.training.places import ORIGIN
 
 LOGS = ("metrics", "timings", "evaluations", "warnings", "resets")
 # What may differ between a run and its resumption: how long it goes on, what is kept and what is said about it.
@@ -49,7 +50,9 @@ class RunFolder:
         with explained(path):
             used = (path / "config.toml").exists()
             path.mkdir(parents=True, exist_ok=True)
-            foreign = not used and any(not entry.name.startswith(".") for entry in path.iterdir())
+            foreign = not used and any(
+                not entry.name.startswith(".") and entry.name != ORIGIN for entry in path.iterdir()
+            )
         if used and not resume:
             go_on = ", or resume it (--resume, in Python resume=True)" if resume is not None else ""
             raise RunFolderError(f"the folder {path} already holds a run: set another 'name'{go_on}")
@@ -88,7 +91,7 @@ class RunFolder:
         file = self.path / f"{name}.jsonl"
         try:
             records = read_lines(file)
-        except (ValueError, OSError) as error:
+        except RunFolderError as error:
             raise RunFolderError(f"the run cannot go on, a log is damaged: {error}") from None
         for number, record in enumerate(records):
             if not isinstance(record.get("step"), int):

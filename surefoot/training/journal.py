@@ -50,6 +50,9 @@ class Journal:
         self.algorithm = config.algorithm.build()
         self.watch = watch
         self.evaluations = folder.read("evaluations")
+        for record in self.evaluations:  # the state has not seen the last, if a resume ended the run with it
+            if record["accuracy"] > state.best:
+                state.best, state.best_step = record["accuracy"], record["step"]
         self.times = folder.read("timings")
         self.reward: float | None = None
         self.tokens = {"tokens_generated": 0, "tokens_trained": 0}

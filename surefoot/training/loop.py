@@ -129,10 +129,11 @@ def _run(
     task = parts.task
     source = PromptSource(learner.algorithm.prompts, task.train, config.seed, state, task.weights)
     with Journal(config, folder, parts, state, clock, watch) as journal, objects_at_rest():
-        if not journal.evaluations:
-            journal.evaluate()
         size = parameters(parts.policy.model)
         last = journal.ended() is not None
+        # Also what is resumed into an end, for instance into a smaller budget, ends with an evaluation.
+        if not journal.evaluations or (last and journal.evaluations[-1]["step"] < state.step):
+            journal.evaluate()
         while not last:
             state.step += 1
             rollouts = collect(config, parts, learner.algorithm, source, state, clock)

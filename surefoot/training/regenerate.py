@@ -7,7 +7,6 @@ the run states that were kept, and those of ``model/`` and ``best/``.
 
 from __future__ import annotations
 
-import json
 import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,9 @@ from surefoot.seeds import derive
 from surefoot.tasks.build import build_task
 from surefoot.training.assemble import Parts, assemble
 from surefoot.training.config import RunConfig
-from surefoot.training.state import WEIGHTS, trainable
+from surefoot.training.kept import can_be_made, kept_models, kept_states
+from surefoot.training.places import instead
+from surefoot.training.state import WEIGHTS, damage, trainable
 from surefoot.training.threads import recorded, set_threads
 from surefoot.types import Prompt, Sample
 
@@ -112,8 +113,10 @@ def read_run_config(run: Path) -> RunConfig:
     """
     try:
         values = tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunFolderError(f"{run} holds no config.toml that can be read ({error}): give a run folder") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunFolderError(
+            f"{run} holds no config.toml that can be read ({error}): give a run folder.{instead(run)}"
+        ) from error
     return validate(RunConfig, values)
 
 
@@ -122,7 +125,7 @@ def recorded_sample(run: Path, step: int, prompt_id: str, number: int, heldout: 
     file = run / "samples" / f"{'heldout' if heldout else 'step'}-{step:06d}.jsonl"
     try:
         records = read_lines(file)
-    except ValueError:
+    except RunFolderError:
         return None
     found = (r for r in records if r.get("prompt_id") == prompt_id)
     same = [record for record in found if record.get("sample_id") == number]
@@ -133,24 +136,27 @@ def find_weights(run: Path, version: int) -> tuple[str, Path | None]:
     """What holds the weights of a version: ("start", None), ("state", its folder) or ("model", a model's folder).
 
     Raises:
-        RunFolderError: nothing does.
+        RunFolderError: nothing does, or what does is damaged.
     """
     if version == 0:
         return "start", None
-    state = run / "state" / f"step-{version:06d}"
-    if (state / WEIGHTS).is_file():
-        return "state", state
-    try:
-        result = json.loads((run / "result.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        result = {}
-    for name, step in (("model", result.get("steps")), ("best", (result.get("best") or {}).get("step"))):
-        if step == version and (run / name).is_dir():
-            return "model", run / name
-    kept = sorted(int(path.name[5:]) for path in (run / "state").glob("step-[0-9]*"))
+    state = kept_states(run).get(version)
+    problem = ""
+    if state is not None and (state / WEIGHTS).is_file():
+        problem = damage(state, WEIGHTS) or ""
+        if not problem:
+            return "state", state
+    model = kept_models(run).get(version)
+    if model is not None:
+        return "model", model
+    if problem:
+        raise RunFolderError(
+            f"the run state {state} is damaged ({problem}): restore it; what can be made without it: {can_be_made(run)}"
+        )
+    kept = ", ".join(map(str, sorted(kept_states(run)))) or "none"
     raise RunFolderError(
-        f"the weights of version {version} are gone: {run / 'state'} holds those of {', '.join(map(str, kept)) or 'none'}. "
-        "checkpoint.every and checkpoint.keep_last say which are kept"
+        f"the weights of version {version} are gone: {run / 'state'} holds those of {kept}. What can be made again: "
+        f"{can_be_made(run)}. checkpoint.every and checkpoint.keep_last say which weights are kept"
     )
 
 

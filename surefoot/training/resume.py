@@ -56,7 +56,19 @@ def restore(folder: RunFolder, learner: Learner, task: Task, reward: Reward, ste
         raise RunFolderError(
             f"{folder.path / 'evaluations.jsonl'} lacks the evaluation before the first step: restore it, or set another 'name'"
         )
+    _mend_timings(folder, state.step)
     return state
+
+
+def _mend_timings(folder: RunFolder, step: int) -> None:
+    """A writer that was killed between a state and the timings of its step leaves that step without them.
+
+    Its tokens are in the metrics; its seconds are lost.
+    """
+    if step > 0 and all(record["step"] != step for record in folder.read("timings")):
+        metrics = folder.read("metrics")[-1]
+        tokens = {f"tokens_{what}": int(metrics.get(f"tokens/{what}", 0)) for what in ("generated", "trained")}
+        folder.log("timings", {"step": step, **tokens})
 
 
 def store(folder: RunFolder, learner: Learner, state: RunState, config: CheckpointConfig) -> None:

@@ -147,7 +147,7 @@ def prune(folder: Path, keep: int) -> None:
 def newest(folder: Path) -> Path | None:
     """The newest state whose digests hold; damaged ones are reported and removed, lest they displace good ones."""
     for path in _states(folder):
-        problem = _damage(path)
+        problem = damage(path)
         if problem is None:
             return path
         warnings.warn(
@@ -235,13 +235,14 @@ def _states(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-[0-9]*"), reverse=True)
 
 
-def _damage(path: Path) -> str | None:
-    """What is wrong with a state; None where nothing is."""
+def damage(path: Path, only: str | None = None) -> str | None:
+    """What is wrong with a state, or with ``state.json`` and one file of it; None where nothing is."""
     try:
         values = json.loads((path / "state.json").read_text())
         if values.pop("digest") != _digest_of(values):
             return "state.json does not match its digest"
-        wrong = [name for name, digest in values["files"].items() if _digest(path / name) != digest]
+        files = values["files"] if only is None else {only: values["files"][only]}
+        wrong = [name for name, digest in files.items() if _digest(path / name) != digest]
     except Exception as error:  # whatever a damaged file makes the reader raise
         return f"{type(error).__name__}: {error}"
     return f"{wrong[0]} does not match its digest" if wrong else None

@@ -154,6 +154,6 @@ def test_a_torn_last_line_is_left_out_and_a_torn_middle_is_an_error(tmp_path: Pa
     path.write_text(whole + '{"a": ')
     assert read_lines(path) == [{"a": 1}]
     path.write_text(whole + '{"a": \n' + whole)
-    with pytest.raises(ValueError, match="line 2"):
+    with pytest.raises(RunFolderError, match="line 2"):
         read_lines(path)
     assert read_lines(tmp_path / "missing.jsonl") == []

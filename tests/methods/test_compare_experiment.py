@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from surefoot.errors import ConfigError
 from surefoot.methods.compare.experiment import Experiment, Job, make_experiment
+from surefoot.training.folder import run_path
 
 BASE: dict[str, Any] = {
     "name": "e",
@@ -60,6 +63,24 @@ def test_a_warm_up_is_shared_by_the_arms_of_a_seed() -> None:
     )
 
 
+def test_what_an_arm_may_have_of_its_own() -> None:
+    """Models of their own without a warm-up, and what says the same as the experiment."""
+    arms = {"a": {"model": {"path": "p"}}, "b": {"train": {"threads": 1}}}
+    assert made(arms=arms).run(Job("addition", "a", 1)).model.path == "p"
+    same = {"model": {"path": "p"}}
+    assert made(base=BASE["base"] | same, warm_up={**same, "steps": 3}).warm_up("addition", 0).model.path == "p"
+
+
+@pytest.mark.parametrize("name", ["hub:openai/gsm8k", "gym:basic_arithmetic", "/data/rows", "../up", "..", "x" * 200])
+def test_a_task_has_one_folder_within_the_experiment(name: str) -> None:
+    experiment = made(base={"task": {"name": name}})
+    (task,) = experiment.tasks
+    path = run_path(experiment.run(Job(task, "dapo", 1)))
+    assert path.relative_to(experiment.folder.absolute() / "arms").parts == (task, "dapo", "seed-1")
+    assert task == Path(task).name != ".." and len(task) <= 120
+    assert experiment.run(Job(task, "dapo", 1)).task.name == name
+
+
 def test_seeds_are_a_number_or_a_list() -> None:
     assert made(seeds=3).seeds == (0, 1, 2) and made(seeds=[7, 3]).seeds == (7, 3)
 
@@ -85,6 +106,20 @@ def test_a_digest_changes_with_what_is_run_and_with_nothing_else() -> None:
         ({"baseline": "dapoo"}, "none of the arms. Did you mean 'dapo'"),
         ({"seeds": 0}, "number of seeds"),
         ({"seeds": [1, 1]}, "different seeds"),
+        ({"seeds": 10**9}, "number of seeds from 1 to 1000"),
+        ({"seeds": [-1, 0]}, "seeds from 0 to 4294967295"),
+        ({"seeds": [0, 2**70]}, "seeds from 0 to 4294967295"),
+        ({"arms": {"a": {}, "b": {"model": {"seed": 3}}}}, "the arm 'b' sets 'model.seed'"),
+        ({"arms": {"a": {}, "b": {"train": {"threads": 2}}}}, "the arm 'b' sets 'train.threads'"),
+        ({"arms": {"a": {}, "b": {"model": {"path": "p"}}}, "warm_up": {}}, "the arm 'b' sets 'model.path'"),
+        ({"base": {"seed": 1}}, "base.seed is one of 'seeds'"),
+        ({"base": {"model": {"seed": 1}}}, "base.model.seed is one of 'seeds'"),
+        ({"base": {"model": {"path": "p"}}, "warm_up": {}}, "set warm_up.model.path"),
+        ({"base": {"train": {"threads": 2}}}, "base.train.threads is 1"),
+        ({"base": {"task": "addition"}}, "expected a table [base.task]"),
+        ({"warm_up": {"seed": 3}}, "warm_up.seed is one of 'seeds'"),
+        ({"warm_up": {"name": "w"}}, "warm_up.name is set by the experiment"),
+        ({"warm_up": {"runs": "w"}}, "warm_up.runs is set by the experiment"),
         ({"arms": {"a": {}, "b": {"task": {"name": "chain_mod"}}}}, "the same for all arms"),
         ({"arms": {"a": {}, "b": {"seed": 3}}}, "the same for all arms"),
         ({"arms": {"a": {}, "b": {"evaluation": {"problems": 3}}}}, "the same for all arms"),
@@ -98,5 +133,5 @@ def test_a_digest_changes_with_what_is_run_and_with_nothing_else() -> None:
     ],
 )
 def test_mistakes_are_named_before_anything_runs(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said.replace("(", r"\(").replace(".", r"\.")):
+    with pytest.raises(ConfigError, match=re.escape(said)):
         made(**changes)

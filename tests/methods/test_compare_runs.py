@@ -8,15 +8,21 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from itertools import chain
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from surefoot.cli.main import run
+from surefoot.config import dump_toml
 from surefoot.errors import DataError, RunFolderError
 from surefoot.files import read_lines
 from surefoot.methods.compare import schedule
@@ -151,8 +157,8 @@ def test_arms_on_other_problems_are_refused(done: Experiment) -> None:
         (lambda lines: lines[:-1], "evaluated last after step 1, and has 2 steps"),
         (lambda lines: [], "has no evaluations"),
         (lambda lines: [*lines[:-1], lines[-1] | {"right": [3, 0, 0, 0]}], "does not count right samples"),
-        (lambda lines: [*lines[:-1], {"step": 2}], "cannot be read"),
-        (lambda lines: [{"right": [0] * 4}, *lines], "cannot be read"),
+        (lambda lines: [*lines[:-1], {"step": 2}], "is damaged"),
+        (lambda lines: [{"right": [0] * 4}, *lines], "is damaged"),
     ],
     ids=["cut", "empty", "more than all", "without results", "without a step"],
 )
@@ -190,6 +196,82 @@ def test_several_at_a_time_give_what_one_at_a_time_gives(done: Experiment, tmp_p
     assert one == other
 
 
+def longer(made: Experiment, steps: int, **changes: Any) -> Experiment:
+    values = made.config.model_dump()
+    values["base"]["train"]["steps"] = steps
+    values["base"]["checkpoint"] = {"every": 1, "keep_best": False}
+    values["base"]["evaluation"]["every"] = 0
+    return make_experiment(values | changes)
+
+
+def steps(made: Experiment, job: Job) -> int:
+    return len(read_lines(run_path(made.run(job)) / "metrics.jsonl"))
+
+
+def until(there: Callable[[], bool], running: subprocess.Popen[str] | None = None) -> None:
+    deadline = time.monotonic() + 90
+    while not there():
+        assert time.monotonic() < deadline and (running is None or running.poll() is None)
+        time.sleep(0.02)
+
+
+def of_group(group: int) -> list[str]:
+    """The processes of a group that have not ended: numbers, states and names."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            name, rest = file.read_text().rsplit(")", 1)
+            state, _, its, *_ = rest.split()
+            found += [f"{name}) {state}"] if its == str(group) and state not in "ZX" else []
+    return found
+
+
+def test_a_killed_worker_costs_nothing(tmp_path: Path) -> None:
+    """Its run goes on from its last checkpoint, the others do not notice, and the numbers are as if nobody had killed it."""
+    whole = longer(experiment(tmp_path / "whole", seeds=1), 25)
+    made = longer(experiment(tmp_path / "killed", seeds=1, jobs=2), 25)
+    assert run_all(whole) == []
+
+    def kill() -> None:
+        until(lambda: all(steps(made, job) > 2 for job in made.jobs()))
+        os.kill(active_children()[0].pid or 0, signal.SIGKILL)
+
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    assert run_all(made) == []
+    thread.join()
+    lines = read_lines(made.folder / FINISHED)
+    assert sorted(line["resumed"] for line in lines) == [False, True]
+    for one, other in zip(whole.jobs(), made.jobs(), strict=True):
+        for name in ("metrics.jsonl", "evaluations.jsonl"):
+            kept = [(run_path(of.run(job)) / name).read_bytes() for of, job in ((whole, one), (made, other))]
+            assert kept[0] == kept[1]
+
+
+def test_ctrl_c_stops_the_command(tmp_path: Path) -> None:
+    """The key reaches all processes; none trains on, none says anything but the command, and what was done is kept."""
+    made = longer(experiment(tmp_path, seeds=2, jobs=2), 100_000)
+    (tmp_path / "e.toml").write_text(dump_toml(made.config.model_dump()))
+    command = [sys.executable, "-m", "surefoot", "compare", str(tmp_path / "e.toml")]
+    running = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    try:
+        first, second, *rest = made.jobs()
+        until(lambda: steps(made, first) > 2 and steps(made, second) > 2, running)
+        os.killpg(running.pid, signal.SIGINT)
+        _, said = running.communicate(timeout=90)
+        until(lambda: not of_group(running.pid))
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+    assert running.returncode == 130
+    assert said.splitlines() == [
+        "0 of 4 runs are done, 4 to do",
+        "surefoot: stopped; the same command goes on from the last saved steps",
+    ]
+    assert all((under_way(made, job) or 0) > 1 for job in (first, second))
+    assert all(under_way(made, job) is None for job in rest)
+
+
 def test_killed_it_goes_on(tmp_path: Path) -> None:
     """Killed with SIGKILL in the middle, the command finishes what is left, and no process of it survives."""
     values = experiment(tmp_path, seeds=1).config.model_dump()
@@ -215,6 +297,54 @@ def test_killed_it_goes_on(tmp_path: Path) -> None:
     assert [record["step"] for record in read_lines(metrics)] == list(range(1, 41))
 
 
+def test_the_command_says_what_failed_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No seed is complete: that is for want of the runs that failed, and the exit code is theirs."""
+
+    def fails(of: Experiment, job: Job) -> dict[str, Any]:
+        raise OSError("the disk is on fire")
+
+    monkeypatch.setattr(schedule, "run_one", fails)
+    (tmp_path / "e.toml").write_text(dump_toml(experiment(tmp_path, seeds=1).config.model_dump()))
+    assert run(["compare", str(tmp_path / "e.toml"), "--quiet"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "surefoot: 2 runs failed (OSError: the disk is on fire): grpo, addition, seed 0; coin, addition, seed 0",
+        "surefoot: the same command tries them again",
+    ]
+
+
+def test_a_warm_up_is_told_of_and_its_failure_is_that_of_its_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from surefoot.cli.experiments import _Told
+
+    made = experiment(tmp_path, warm_up={"steps": 2, "target_accuracy": 0.9})
+
+    def half(of: Experiment, task: str, seed: int) -> dict[str, Any]:
+        if seed == 1:
+            raise DataError("no demonstrations today")
+        return {"steps": 2, "after": {"accuracy": 0.253}}
+
+    monkeypatch.setattr(schedule, "warm_up", half)
+    monkeypatch.setattr(schedule, "run_one", lambda of, job: {"seconds": 1.0})
+    monkeypatch.setattr(schedule, "append_lines", lambda *_: None)
+    told = _Told()
+    told.begins(made)
+    told.begin -= 3600
+    with pytest.warns(UserWarning, match=r"seed 0, reached 25.3% .* in 2 steps, and warm_up.target_accuracy is 90.0%"):
+        failed = run_all(made, told, told.warmed)
+    assert [(news.job.arm, news.job.seed) for news in failed] == [("grpo", 1), ("coin", 1)]
+    assert {news.trouble for news in failed} == {"its warm-up failed: no demonstrations today"}
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1:3] == [
+        "warm-ups to make first: 2",
+        "warm-up, addition, seed 0: 2 steps, 25.3 % of sampled answers right",
+    ]
+    (estimate,) = [line for line in lines if line.startswith("3/4")]
+    assert "min" not in estimate and " h " not in estimate  # the hour of the warm-ups is not extrapolated
+
+
 def test_the_command_says_what_there_is_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from surefoot.cli.experiments import _Told
 
@@ -225,7 +355,7 @@ def test_the_command_says_what_there_is_to_do(tmp_path: Path, capsys: pytest.Cap
         for name in states:
             (folder / "state" / name).mkdir(parents=True)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.toml").touch()
+        (folder / "config.toml").write_text(dump_toml(made.run(job).resolved()))
     assert [under_way(made, job) for job in (first, second, *rest)] == [10, 0, *[None] * len(rest)]
     _Told().begins(made)
     assert capsys.readouterr().err.splitlines() == [

@@ -38,7 +38,7 @@ class Page(HTMLParser):
         self.feed(self.source)
         self.close()
         assert self.open == [], "an element was not closed"
-        self.text = "".join(self.texts)
+        self.text = "".join(self.texts).replace("\u00a0", " ")  # sentences tie numbers to their units
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +110,42 @@ def test_shares_of_a_budget() -> None:
     assert budget.share({"samples": 5, "tokens": 80}) == 0.8 and budget.share({"samples": 30}) == 1.0
     assert not budget.used_up({"samples": 9, "tokens": 99}) and budget.used_up({"tokens": 100})
     assert BudgetConfig().share({"samples": 5}) == 0.0 and not BudgetConfig().used_up({"samples": 5})
+
+
+@pytest.mark.parametrize(
+    "end",
+    [{"budget": {"samples": 1}}, {"budget": {"seconds": 1e-6}}, {"train": {"steps": 2}}],
+    ids=["samples", "seconds", "steps"],
+)
+def test_a_run_resumed_into_its_end_is_evaluated_there(tmp_path: Path, end: dict[str, Any]) -> None:
+    """Killed after step 2 of 9, and resumed with less to spend than it has spent: it ends there, as any run ends."""
+
+    class Killed(Exception):
+        pass
+
+    def kill(news: Progress) -> None:
+        if news.step == 2 and news.phase == "train":
+            raise Killed
+
+    config = validate(RunConfig, BASE | {"runs": str(tmp_path)})
+    with pytest.raises(Killed):
+        train(config, watch=kill)
+    result = run(tmp_path, end, resume=True)
+    evaluations = read_lines(result.folder / "evaluations.jsonl")
+    assert result.summary["steps"] == 2 and [record["step"] for record in evaluations] == [0, 2]
+    assert result.summary["after"]["step"] == 2 and result.summary["difference"] is not None
+    best = max(evaluations, key=lambda record: record["accuracy"])
+    assert result.summary["best"] == {"step": best["step"], "accuracy": best["accuracy"]}
+    again = run(tmp_path, end, resume=True)
+    assert read_lines(result.folder / "evaluations.jsonl") == evaluations
+    assert again.summary["best"] == result.summary["best"] and again.summary["after"] == result.summary["after"]
+
+
+def test_the_best_is_that_of_the_log(tmp_path: Path) -> None:
+    """The evaluation that a resume ends with is in no state: what goes on from there knows it from the log."""
+    run(tmp_path, {"train": {"steps": 2}})
+    file = tmp_path / "run" / "evaluations.jsonl"
+    records = read_lines(file)
+    records[-1]["accuracy"] = 0.875
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert run(tmp_path, {"train": {"steps": 2}}, resume=True).summary["best"] == {"step": 2, "accuracy": 0.875}

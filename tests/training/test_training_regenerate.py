@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,6 @@ def test_weights_that_are_gone_are_said(done: tuple[Path, Any]) -> None:
 
 
 def test_the_last_model_serves_where_its_state_is_gone(done: tuple[Path, Any], tmp_path: Path) -> None:
-    import shutil
-
     run, drawn = done
     moved = shutil.copytree(run, tmp_path / "moved")
     shutil.rmtree(moved / "state" / "step-000005")
@@ -121,3 +120,77 @@ def test_the_command_prints_the_text_and_says_whether_it_is_the_same(
     assert command([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["same"] and found["seed"] == records[1]["seed"] and found["completion"] == records[1]["completion"]
+
+
+def _cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:1000])
+
+
+def _garble(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[-100:] = b"\xff" * 100
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("harm", [_cut, _garble], ids=["cut", "garbled"])
+def test_a_damaged_state_is_not_used(done: tuple[Path, Any], tmp_path: Path, harm: Any) -> None:
+    run = shutil.copytree(done[0], tmp_path / "moved")
+    harm(run / "state" / "step-000004" / "model.safetensors")
+    harm(run / "state" / "step-000005" / "model.safetensors")
+    shutil.rmtree(run / "best", ignore_errors=True)
+    with pytest.raises(
+        RunFolderError, match=r"step-000004 is damaged \(model\.safetensors does not match its digest\)"
+    ):
+        find_weights(run, 4)
+    assert find_weights(run, 5) == ("model", run / "model")  # the same weights
+    (run / "state" / "step-000003" / "state.json").write_text("{")
+    with pytest.raises(RunFolderError, match=r"step-000003 is damaged \(JSONDecodeError"):
+        find_weights(run, 3)
+
+
+@pytest.mark.parametrize("content", ["[1]", '{"best": 3}', '{"best": [1], "steps": "5"}', "{", "[" * 5000, None])
+def test_a_damaged_result_is_no_traceback(done: tuple[Path, Any], tmp_path: Path, content: str | None) -> None:
+    run = tmp_path / "moved"
+    for name in ("model", "best", "state/step-1x", "state/step-²"):
+        (run / name).mkdir(parents=True)
+    shutil.copy(done[0] / "config.toml", run)
+    if content is not None:
+        (run / "result.json").write_text(content)
+    with pytest.raises(RunFolderError, match=r"version 2 are gone: .* holds those of none"):
+        find_weights(run, 2)
+
+
+def test_what_can_be_made_is_said_where_weights_are_gone(done: tuple[Path, Any], tmp_path: Path) -> None:
+    run = shutil.copytree(done[0], tmp_path / "moved")
+    shutil.rmtree(run / "best", ignore_errors=True)
+    for words in (
+        r"training samples of steps 1, 4, 5, and with --heldout those of steps 0, 3, 4, 5",
+        r"checkpoint\.every and checkpoint\.keep_last",
+    ):
+        with pytest.raises(RunFolderError, match=words):
+            find_weights(run, 2)
+    shutil.rmtree(run / "state")
+    (run / "metrics.jsonl").write_text("{damaged\n[1]\n")
+    with pytest.raises(RunFolderError, match="training samples of no step, and with --heldout those of steps 0, 5"):
+        find_weights(run, 2)
+
+
+def test_a_terminal_is_not_steered_by_a_sample(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    class Made:
+        text = "\x1b]0;title\x07\x1b[2J\x9b31m\u202ered\r\ttab\nline é"
+        says = "the same"
+
+    monkeypatch.setattr("surefoot.training.regenerate.regenerate", lambda *_, **__: Made)
+    words = ["sample", str(tmp_path), "--step", "1", "--prompt", "x"]
+    assert command(words) == 0 and capsys.readouterr().out == Made.text + "\n"  # a pipe gets what was written
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert command(words) == 0
+    assert capsys.readouterr().out == r"\x1b]0;title\x07\x1b[2J\x9b31m\u202ered\r" + "\ttab\nline é\n"
+
+
+def test_a_message_does_not_steer_the_terminal(done: tuple[Path, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["sample", str(done[0]), "--step", "1", "--prompt", "\x1b[31mx\u202e"]) == 2
+    err = capsys.readouterr().err
+    assert r"'\x1b[31mx\u202e' is none of the" in err and "\x1b" not in err

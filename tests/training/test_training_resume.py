@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from surefoot.errors import RunFolderError
+from surefoot.files import read_lines
 from surefoot.training import state as states
 from surefoot.training.config import RunConfig
 from surefoot.training.loop import train
@@ -297,3 +298,15 @@ def test_a_torn_last_line_that_ends_inside_a_character_is_no_damage(tmp_path: Pa
     with open(tmp_path / "tiny" / "metrics.jsonl", "ab") as file:
         file.write('{"step": 3, "reward/größe'.encode()[:-2])
     assert train(tiny(tmp_path, train={"steps": 3}), reward=digits_reward(), resume=True).summary["steps"] == 3
+
+
+def test_a_step_whose_writer_was_killed_before_its_timings_has_its_tokens_again(tmp_path: Path) -> None:
+    first = train(tiny(tmp_path, train={"steps": 2}), reward=digits_reward())
+    file = first.folder / "timings.jsonl"
+    before = read_lines(file)
+    file.write_text(json.dumps(before[0]) + "\n")
+    resumed = train(tiny(tmp_path, train={"steps": 3}), reward=digits_reward(), resume=True)
+    after = read_lines(file)
+    assert [record["step"] for record in after] == [1, 2, 3] and after[0] == before[0]
+    assert after[1] == {name: before[1][name] for name in ("step", "tokens_generated", "tokens_trained")}
+    assert resumed.summary["tokens_generated"] == sum(record["tokens_generated"] for record in after)

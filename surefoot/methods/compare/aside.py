@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from surefoot.errors import DataError
-from surefoot.files import read_lines
 from surefoot.methods.compare.experiment import Experiment, Job
 from surefoot.training.folder import run_path
+from surefoot.training.lines import Warned, checked_lines
 
 
 def warned(experiment: Experiment, jobs: Iterable[Job]) -> dict[str, Any]:
@@ -21,17 +20,14 @@ def warned(experiment: Experiment, jobs: Iterable[Job]) -> dict[str, Any]:
         their arms, and the words of the first; that of most runs first.
 
     Raises:
-        DataError: a ``warnings.jsonl`` that cannot be read.
+        RunFolderError: a damaged line of a ``warnings.jsonl``.
     """
     jobs = list(jobs)
     kinds: dict[str, dict[str, Any]] = {}
     warning = set()
     for job in jobs:
         path = run_path(experiment.run(job)) / "warnings.jsonl"
-        try:
-            said = {str(record["name"]): str(record["text"]) for record in reversed(read_lines(path))}
-        except (ValueError, KeyError) as error:
-            raise DataError(f"{path} cannot be read ({type(error).__name__}: {error}): remove it") from None
+        said = {record["name"]: record["text"] for record in reversed(checked_lines(path, Warned, "remove the line"))}
         for name, text in said.items():
             kind = kinds.setdefault(name, {"name": name, "runs": 0, "arms": [], "text": text})
             kind["runs"] += 1
@@ -48,7 +44,7 @@ def endings(experiment: Experiment, jobs: Iterable[Job]) -> dict[str, int]:
         path = run_path(experiment.run(job)) / "result.json"
         try:
             result = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):  # the comparison needs nothing of it
+        except (OSError, ValueError, RecursionError):  # the comparison needs nothing of it
             continue
         ended = result.get("ended") if isinstance(result, dict) else None
         found.update([ended] if isinstance(ended, str) and ended else [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,10 @@ CONTROLS = ("coin", "shuffled")
 # What must be the same in all arms, or they could not be compared problem by problem.
 SHARED = ("seed", "task", "evaluation")
 OURS = ("name", "runs")
+SEEDS = 1000  # at most
+SEED = 2**32  # every seed is below
+LONGEST = 120  # characters of a folder's name
+EMBEDDED = "embedded"  # the default of model.path
 
 
 class ExperimentConfig(Section):
@@ -52,9 +57,11 @@ class ExperimentConfig(Section):
     @field_validator("seeds")
     @classmethod
     def _some_seeds(cls, value: int | tuple[int, ...]) -> int | tuple[int, ...]:
-        numbers = list(range(value)) if isinstance(value, int) else list(value)
-        if not numbers or len(set(numbers)) < len(numbers):
-            raise ValueError("expected a number of seeds above 0, or a list of different seeds")
+        count = value if isinstance(value, int) else len(value)
+        if not 0 < count <= SEEDS or not (isinstance(value, int) or len(set(value)) == count):
+            raise ValueError(f"expected a number of seeds from 1 to {SEEDS}, or a list of different seeds")
+        if not isinstance(value, int) and not all(0 <= seed < SEED for seed in value):
+            raise ValueError(f"expected seeds from 0 to {SEED - 1}")
         return value
 
     @model_validator(mode="after")
@@ -65,21 +72,63 @@ class ExperimentConfig(Section):
             raise ValueError(f"baseline = '{self.baseline}' is none of the arms." + nearest(self.baseline, self.arms))
         for name in [*self.arms, *self.tasks]:
             validate(RunConfig, {"name": name})  # it names a folder
+        _check_base(self.base, self.warm_up)
         for name, table in self.arms.items():
-            for key in table:
-                if key in (*SHARED, *OURS):
-                    raise ValueError(
-                        f"the arm '{name}' sets '{key}', which must be the same for all arms: set it in [base], "
-                        "in [tasks.NAME] or in 'seeds'"
-                    )
-            if table.get("control", CONTROLS[0]) not in CONTROLS:
-                raise ValueError(
-                    f"the arm '{name}' has control = {table['control']!r}: expected one of {', '.join(CONTROLS)}"
-                )
-        for key in OURS:
-            if key in self.base:
-                raise ValueError(f"base.{key} is set by the experiment: leave it out")
+            _check_arm(name, table, warm=self.warm_up is not None)
         return self
+
+
+def _check_base(base: Mapping[str, Any], warm_up: Mapping[str, Any] | None) -> None:
+    """Refuse what the experiment would replace."""
+    for name in ("task", "model", "train"):
+        if not isinstance(base.get(name, {}), Mapping):
+            raise ValueError(f"base.{name} = {base[name]!r}: expected a table [base.{name}]")
+    for table, values in (("base", base), ("warm_up", warm_up or {})):
+        for key in OURS:
+            if key in values:
+                raise ValueError(f"{table}.{key} is set by the experiment: leave it out")
+        if "seed" in values:
+            raise ValueError(f"{table}.seed is one of 'seeds': leave it out")
+    path = base.get("model", {}).get("path", EMBEDDED)
+    if warm_up is None and path == EMBEDDED and _has(base, "model.seed"):
+        raise ValueError("base.model.seed is one of 'seeds': leave it out")
+    if warm_up is not None and _has(base, "model.path"):
+        first = warm_up["model"]["path"] if _has(warm_up, "model.path") else EMBEDDED
+        if path != first:
+            raise ValueError(
+                f"base.model.path = '{path}', but all runs start from the warm-up's model, which starts from '{first}': set "
+                "warm_up.model.path, or leave [warm_up] out"
+            )
+    if _has(base, "train.threads") and base["train"]["threads"] != 1:
+        raise ValueError("base.train.threads is 1 for all runs, of which there are 'jobs' at a time: leave it out")
+
+
+def _check_arm(name: str, table: Mapping[str, Any], *, warm: bool) -> None:
+    """Refuse what an arm cannot have of its own."""
+    for key in (*SHARED, *OURS, "model.seed"):
+        if _has(table, key):
+            raise ValueError(
+                f"the arm '{name}' sets '{key}', which must be the same for all arms: set it in [base], in [tasks.NAME] or "
+                "in 'seeds'"
+            )
+    if warm and _has(table, "model.path"):
+        raise ValueError(
+            f"the arm '{name}' sets 'model.path', but all arms start from the warm-up's model: set warm_up.model.path, or leave "
+            "[warm_up] out"
+        )
+    if _has(table, "train.threads") and table["train"]["threads"] != 1:
+        raise ValueError(
+            f"the arm '{name}' sets 'train.threads', which is 1 for all runs: set 'jobs', and leave it out"
+        )
+    if table.get("control", CONTROLS[0]) not in CONTROLS:
+        raise ValueError(f"the arm '{name}' has control = {table['control']!r}: expected one of {', '.join(CONTROLS)}")
+
+
+def _has(table: Mapping[str, Any], key: str) -> bool:
+    """Whether a nested table has a dotted key."""
+    first, _, rest = key.partition(".")
+    inner = table.get(first)
+    return first in table if not rest else isinstance(inner, Mapping) and _has(inner, rest)
 
 
 @dataclass(frozen=True)
@@ -123,9 +172,11 @@ class Experiment:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        return tuple(self.config.tasks) or (
-            str(self.config.base.get("task", {}).get("name", "task")).replace(":", "-"),
-        )
+        """Names of the tasks, which are those of folders; of the only one its own, with dashes for what no folder can have."""
+        if self.config.tasks:
+            return tuple(self.config.tasks)
+        name = re.sub(r"[^\w.\-]", "-", str(self._task("").get("name", "task"))).lstrip("-.")
+        return (name[:LONGEST] or "task",)
 
     def jobs(self) -> Iterator[Job]:
         """All runs, a seed at a time, so that whatever is finished can be compared."""
@@ -157,7 +208,7 @@ class Experiment:
         warm_up = self.warm_up(job.task, job.seed)
         if warm_up is not None:
             values = merge(values, {"model": {"path": str(run_path(warm_up) / "model")}})
-        elif values.get("model", {}).get("path", "embedded") == "embedded":
+        elif values.get("model", {}).get("path", EMBEDDED) == EMBEDDED:
             values = merge(values, {"model": {"seed": job.seed}})
         own = {"name": f"seed-{job.seed}", "runs": str(self.folder / "arms" / job.task / job.arm), "seed": job.seed}
         return validate(RunConfig, values | own)

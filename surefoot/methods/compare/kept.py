@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from surefoot.files import read_lines
 from surefoot.methods.compare.experiment import Experiment
+from surefoot.methods.compare.records import finished_lines
 from surefoot.methods.compare.schedule import FINISHED
 from surefoot.methods.compare.sentences import legend, sentences, table
-from surefoot.methods.pages import made_with, markdown, write_page
+from surefoot.methods.pages import made_by, markdown, write_page
 from surefoot.training.folder import run_path
 
 PLACE = "results"
@@ -38,9 +37,9 @@ def keep(path: Path, experiment: Experiment, found: Mapping[str, Any]) -> None:
 
 def cost(experiment: Experiment) -> str:
     """How many runs, how long they took one core, and what they were made with."""
-    lines = read_lines(experiment.folder / FINISHED)
+    lines = finished_lines(experiment.folder / FINISHED)
     made = {
-        made_with(json.loads(file.read_text(encoding="utf-8")))
+        made_by(file)
         for job in experiment.jobs()
         if (file := run_path(experiment.run(job)) / "environment.json").is_file()
     }

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,71 +12,14 @@ from surefoot.errors import DataError
 from surefoot.evaluation.comparison import Pair, compare_arms, interquartile_interval
 from surefoot.evaluation.crossed import crossed_interval
 from surefoot.evaluation.passk import ladder, pass_at_k
-from surefoot.files import read_lines, write_atomic
+from surefoot.files import write_atomic
 from surefoot.methods.compare.aside import endings, warned
 from surefoot.methods.compare.experiment import Experiment, Job
+from surefoot.methods.compare.records import COURSES, RunRecord, read_run_record
 from surefoot.methods.compare.schedule import finished
 from surefoot.training.folder import run_path
 
 FILE = "comparison.json"
-COURSES = (
-    "reward/correct", "rollout/entropy", "policy/entropy", "length/mean", "length/right", "length/wrong", "length/truncated",
-    "groups/no_signal", "optimiser/grad_norm",
-)  # fmt: skip
-"""Metrics of training that are shown for every arm."""
-
-
-@dataclass(frozen=True)
-class RunRecord:
-    """A finished run, as far as a comparison needs it.
-
-    Attributes:
-        evaluations: lines of ``evaluations.jsonl``, by step.
-        metrics: lines of ``metrics.jsonl``, by step.
-        timings: lines of ``timings.jsonl``, by step.
-        line: of ``finished.jsonl``.
-    """
-
-    evaluations: Sequence[Mapping[str, Any]]
-    metrics: Sequence[Mapping[str, Any]]
-    timings: Sequence[Mapping[str, Any]]
-    line: Mapping[str, Any]
-
-    @property
-    def right(self) -> np.ndarray:
-        """[P] int64, right samples of each held-out problem at the end."""
-        return np.asarray(self.evaluations[-1]["right"], dtype=np.int64)
-
-    @property
-    def samples(self) -> int:
-        return int(self.evaluations[-1]["samples"])
-
-    @property
-    def problems(self) -> str:
-        """Which held-out problems they were."""
-        return str(self.evaluations[-1].get("set", ""))
-
-    def spent(self, name: str, step: int) -> float:
-        """The sum of a column of the timings up to a step."""
-        return float(sum(record.get(name, 0) for record in self.timings if record["step"] <= step))
-
-    def flops(self, step: int) -> float:
-        """Estimated operations of generation, passes and updates, up to a step."""
-        return float(sum(record.get("compute/flops", 0.0) for record in self.metrics if record["step"] <= step))
-
-    def seconds(self, step: int) -> float:
-        """Seconds of all phases but the evaluations, up to a step."""
-        return float(
-            sum(
-                value
-                for record in self.timings
-                if record["step"] <= step
-                for name, value in record.items()
-                if name not in ("step", "evaluate") and not name.startswith("tokens_")
-            )
-        )
-
-
 Runs = dict[Job, RunRecord]
 
 
@@ -86,42 +27,9 @@ def read_runs(experiment: Experiment) -> Runs:
     """The finished runs of an experiment.
 
     Raises:
-        DataError: the files of one are not those of a finished run.
+        DataError: the files of one are damaged, or not those of a finished run.
     """
-    found: Runs = {}
-    for job, line in finished(experiment).items():
-        folder = run_path(experiment.run(job))
-        try:
-            evaluations, metrics, timings = (
-                _by_step(folder / f"{name}.jsonl") for name in ("evaluations", "metrics", "timings")
-            )
-            why = _unfinished(evaluations, metrics)
-        except (ValueError, KeyError, TypeError) as error:
-            why = f"cannot be read ({type(error).__name__}: {error})"
-        if why:
-            raise DataError(
-                f"the run {folder} {why}: remove the folder, and its line in finished.jsonl, and run it again"
-            )
-        found[job] = RunRecord(evaluations, metrics, timings, line)
-    return found
-
-
-def _unfinished(evaluations: Sequence[Mapping[str, Any]], metrics: Sequence[Mapping[str, Any]]) -> str:
-    """Why these are not the evaluations of a finished run; "" where they are."""
-    if not evaluations:
-        return "has no evaluations"
-    evaluated, trained = evaluations[-1]["step"], metrics[-1]["step"] if metrics else 0  # a budget may end a run early
-    if evaluated != trained:
-        return f"was evaluated last after step {evaluated}, and has {trained} steps"
-    for record in evaluations:
-        right = np.asarray(record["right"])
-        if right.ndim != 1 or right.dtype.kind != "i" or right.min() < 0 or right.max() > record["samples"]:
-            return f"has an evaluation after step {record['step']} that does not count right samples of each problem"
-    return ""
-
-
-def _by_step(path: Path) -> list[dict[str, Any]]:
-    return sorted(read_lines(path), key=lambda record: record["step"])
+    return {job: read_run_record(run_path(experiment.run(job)), line) for job, line in finished(experiment).items()}
 
 
 def complete_seeds(experiment: Experiment, runs: Runs) -> tuple[int, ...]:

@@ -6,32 +6,31 @@ last checkpoint, and a run made with other settings is refused rather than overw
 
 from __future__ import annotations
 
-import os
+import json
 import shutil
-import threading
 import time
-import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from multiprocessing import get_context, parent_process
-from multiprocessing.process import BaseProcess
+from functools import partial
 from typing import Any
 
-from surefoot.errors import RunFolderError
-from surefoot.files import append_lines, mend_lines, only_writer, read_lines
+from surefoot.files import append_lines, explained, mend_lines, only_writer, write_atomic
+from surefoot.methods.compare.begun import FINISHED, finished, origin, under_way, warm_up_is_done
+from surefoot.methods.compare.check import check
 from surefoot.methods.compare.experiment import Experiment, Job
+from surefoot.methods.compare.workers import Each, workers
 from surefoot.rewards.build import build_reward
 from surefoot.rewards.controls import make_control
 from surefoot.tasks.build import build_task
 from surefoot.training.folder import run_path
 from surefoot.training.loop import train
+from surefoot.training.places import ORIGIN
 from surefoot.training.sft import sft
 from surefoot.training.threads import allowed_cores, free_cores
 
-FINISHED = "finished.jsonl"
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+__all__ = ["FINISHED", "News", "WarmedUp", "finished", "run_all", "run_one", "under_way", "warm_up"]
 
 
 @dataclass(frozen=True)
@@ -45,123 +44,124 @@ class News:
     trouble: str = ""
 
 
-def finished(experiment: Experiment) -> dict[Job, dict[str, Any]]:
-    """The records of the experiment's finished runs.
+@dataclass(frozen=True)
+class WarmedUp:
+    """A warm-up that was made: its steps, and its sampled held-out accuracy in [0, 1] where there are held-out problems."""
 
-    Raises:
-        RunFolderError: a run of this experiment was made with other settings.
-    """
-    found: dict[Job, dict[str, Any]] = {}
-    wanted = set(experiment.jobs())
-    for record in read_lines(experiment.folder / FINISHED):
-        job = Job(record["task"], record["arm"], record["seed"])
-        if job not in wanted:
-            continue
-        if record["digest"] != experiment.digest(job):
-            raise RunFolderError(
-                f"{run_path(experiment.run(job))} was made with other settings than the experiment has now: give the experiment "
-                "another name, or remove that folder and its line in finished.jsonl"
-            )
-        found[job] = record
-    return found
+    task: str
+    seed: int
+    steps: int
+    accuracy: float | None
 
 
-def run_all(experiment: Experiment, say: Callable[[News], None] = lambda news: None) -> list[News]:
+Start = tuple[str, int]
+"""A task and a seed, whose arms share a warm-up."""
+
+
+def run_all(
+    experiment: Experiment,
+    say: Callable[[News], None] = lambda news: None,
+    warmed: Callable[[WarmedUp], None] = lambda news: None,
+) -> list[News]:
     """Run what is not finished and return what failed; the rest goes on.
 
     Args:
         experiment: what is to be run.
         say: called after each run.
+        warmed: called after each warm-up that was made. All of them come before the first run.
+
+    Raises:
+        ConfigError: something that no run could begin with, before the first.
+        RunFolderError: there is a run of this experiment that was made with other settings.
     """
     with only_writer(experiment.folder):
-        mend_lines(experiment.folder / FINISHED)
         done = finished(experiment)
+        mend_lines(experiment.folder / FINISHED)
         todo = [job for job in experiment.jobs() if job not in done]
+        if todo:
+            check(experiment)
         failed, every = [], len(done) + len(todo)
-        for number, (job, record, trouble) in enumerate(_outcomes(experiment, todo), start=len(done) + 1):
-            if record is not None:
-                append_lines(experiment.folder / FINISHED, [record])
-            news = News(job, number, every, record, trouble)
-            failed += [news] if trouble else []
-            say(news)
+        with closing(_outcomes(experiment, todo, warmed)) as outcomes:
+            for number, (job, record, trouble) in enumerate(outcomes, start=len(done) + 1):
+                if record is not None:
+                    append_lines(experiment.folder / FINISHED, [record])
+                news = News(job, number, every, record, trouble)
+                failed += [news] if trouble else []
+                say(news)
     return failed
 
 
-def _outcomes(experiment: Experiment, todo: Sequence[Job]) -> Iterator[tuple[Job, dict[str, Any] | None, str]]:
+def _outcomes(
+    experiment: Experiment, todo: Sequence[Job], warmed: Callable[[WarmedUp], None]
+) -> Generator[tuple[Job, dict[str, Any] | None, str]]:
     """Each run with its record, or with what went wrong, as soon as it is there."""
-    jobs = min(experiment.config.jobs or free_cores(allowed_cores()), max(1, len(todo)))
-    starts = sorted({(job.task, job.seed) for job in todo}, key=lambda start: (start[1], start[0]))
-    if jobs == 1:
-        for task, seed in starts:
-            warm_up(experiment, task, seed)
+    number = min(experiment.config.jobs or free_cores(allowed_cores()), max(1, len(todo)))
+    with workers(number) as each:
+        cold = _warm_up_all(experiment, todo, each, warmed)
         for job in todo:
-            try:
-                yield job, run_one(experiment, job), ""
-            except Exception as error:
-                yield job, None, _told(error)
-        return
-    before = {name: os.environ.get(name) for name in THREADS}
-    os.environ.update(dict.fromkeys(THREADS, "1"))
-    try:
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
-            list(pool.map(warm_up, *zip(*[(experiment, task, seed) for task, seed in starts], strict=True)))
-            running = {pool.submit(run_one, experiment, job): job for job in todo}
-            try:
-                for future in as_completed(running):
-                    trouble = future.exception()
-                    yield (
-                        running[future],
-                        future.result() if trouble is None else None,
-                        "" if trouble is None else _told(trouble),
-                    )
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
+            if trouble := cold.get((job.task, job.seed)):
+                yield job, None, trouble
+        yield from each(partial(run_one, experiment), [job for job in todo if (job.task, job.seed) not in cold])
 
 
-def _told(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error)).strip()
+def _warm_up_all(
+    experiment: Experiment, todo: Sequence[Job], each: Each, warmed: Callable[[WarmedUp], None]
+) -> dict[Start, str]:
+    """Make the warm-ups of the runs; returns what went wrong, for those without one."""
+    starts = sorted({(job.task, job.seed) for job in todo}, key=lambda start: (start[1], start[0]))
+    missing = [start for start in starts if not warm_up_is_done(experiment, *start)]
+    cold: dict[Start, str] = {}
+    for (task, seed), summary, trouble in each(partial(_warm_up_start, experiment), missing):
+        if trouble:
+            cold[task, seed] = f"its warm-up failed: {trouble}"
+            continue
+        accuracy = summary["after"]["accuracy"] if summary["after"] else None
+        _say_if_short(experiment, task, seed, accuracy)
+        warmed(WarmedUp(task, seed, summary["steps"], accuracy))
+    return cold
 
 
-def end_with_parent() -> None:
-    """A worker whose command was killed would otherwise finish its run and then wait for ever."""
-
-    def watch(parent: BaseProcess) -> None:
-        parent.join()
-        os._exit(1)
-
-    parent = parent_process()
-    if parent is not None:
-        threading.Thread(target=watch, args=(parent,), daemon=True).start()
+def _warm_up_start(experiment: Experiment, start: Start) -> dict[str, Any] | None:
+    return warm_up(experiment, *start)
 
 
-def warm_up(experiment: Experiment, task: str, seed: int) -> None:
-    """The supervised run that all arms of a task and seed start from, unless there is none or it is done."""
+def _say_if_short(experiment: Experiment, task: str, seed: int, accuracy: float | None) -> None:
+    """A target that was asked for and missed changes what the arms start from."""
     config = experiment.warm_up(task, seed)
-    if config is None:
-        return
-    folder = run_path(config)
-    if (folder / "result.json").exists() and (folder / "model").exists():
-        return
-    shutil.rmtree(folder, ignore_errors=True)  # supervised runs start anew
-    sft(config)
+    assert config is not None
+    if "target_accuracy" in config.model_fields_set and accuracy is not None and accuracy < config.target_accuracy <= 1:
+        warnings.warn(
+            f"the warm-up of {task}, seed {seed}, reached {accuracy:.1%} of right answers in {config.steps} steps, and "
+            f"warm_up.target_accuracy is {config.target_accuracy:.1%}: the arms start from less than was asked for",
+            stacklevel=2,
+        )
 
 
-def under_way(experiment: Experiment, job: Job) -> int | None:
-    """The step that a run goes on from, 0 where it was killed before its first state; None: it has not begun."""
-    folder = run_path(experiment.run(job))
-    if not (folder / "config.toml").exists():
+def warm_up(experiment: Experiment, task: str, seed: int) -> dict[str, Any] | None:
+    """Make the supervised run that all arms of a task and seed start from.
+
+    Returns:
+        Its summary; None where it is done already, or where there is none to be made.
+
+    Raises:
+        RunFolderError: it was made with other settings.
+    """
+    config = experiment.warm_up(task, seed)
+    if config is None or warm_up_is_done(experiment, task, seed):
         return None
-    return max((int(state.name.removeprefix("step-")) for state in (folder / "state").glob("step-*")), default=0)
+    shutil.rmtree(run_path(config), ignore_errors=True)  # supervised runs start anew
+    return sft(config).summary
 
 
 def run_one(experiment: Experiment, job: Job) -> dict[str, Any]:
     """Train, or go on with what a killed command left, and return the line for ``finished.jsonl``."""
     config = experiment.run(job)
-    resumed = under_way(experiment, job) is not None  # train refuses to go on with other settings
+    folder = run_path(config)
+    resumed = under_way(experiment, job) is not None
+    if not resumed:
+        with explained(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(folder / ORIGIN, json.dumps(origin(experiment, job)) + "\n")
     control = experiment.control(job.arm)
     reward = None
     if control is not None:

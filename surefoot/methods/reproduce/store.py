@@ -15,14 +15,32 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from surefoot.files import append_lines, mend_lines, only_writer, read_lines, write_atomic
+import numpy as np
+from pydantic import BeforeValidator, Field
+
+from surefoot.errors import RunFolderError
+from surefoot.files import append_lines, mend_lines, only_writer, write_atomic
 from surefoot.methods.reproduce.claim import CONTROL, Claim, Finding, Measured, judge
 from surefoot.training.folder import environment
+from surefoot.training.lines import Amount, Line, checked_lines
 
 QUICK_SEED = 1.0  # seconds; seeds that take less are told of together
 SEEDS, RESULT = "seeds.jsonl", "result.json"
+
+
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+class SeedLine(Line):
+    """Of ``seeds.jsonl``; what could not be measured is NaN, and the line of a claim's preparation has no seed."""
+
+    digest: str
+    seed: int | None
+    seconds: Amount
+    values: dict[str, Annotated[list[float], BeforeValidator(_as_list), Field(min_length=1)]]
 
 
 def _silent(words: str) -> None:
@@ -103,16 +121,33 @@ def _spent() -> float:
 
 
 def measured(bench: Bench, claim: Claim) -> dict[int, Measured]:
-    """What each seed of the claim measured with the numbers that the claim has now."""
-    return {
-        line["seed"]: line["values"]
-        for line in _lines(bench, claim)
-        if line["seed"] is not None and line["seed"] in claim.seeds
-    }
+    """What each seed of the claim measured with the numbers that the claim has now.
+
+    Raises:
+        RunFolderError: a line is damaged, or the seeds did not measure the same.
+    """
+    found = {line["seed"]: line["values"] for line in _lines(bench, claim) if line["seed"] in claim.seeds}
+    wanted = [*(criterion.key for criterion in claim.criteria), CONTROL]
+    first: Measured = next(iter(found.values()), {})
+    for seed, values in found.items():
+        for key in {*wanted, *(values.keys() & first.keys())}:
+            wrong = "was not measured" if key not in values else ""
+            if not wrong and np.shape(values[key]) != np.shape(
+                first[key]
+            ):  # the first seed has them all, or was refused
+                wrong = "has another number of values than that of the other seeds"
+            if wrong:
+                raise RunFolderError(f"{bench.of(claim) / SEEDS}: '{key}' of seed {seed} {wrong}: {_remedy(claim)}")
+    return found
 
 
 def _lines(bench: Bench, claim: Claim) -> list[dict[str, Any]]:
-    return [line for line in read_lines(bench.of(claim) / SEEDS) if line["digest"] == claim.digest]
+    lines = checked_lines(bench.of(claim) / SEEDS, SeedLine, _remedy(claim))
+    return [line for line in lines if line["digest"] == claim.digest]
+
+
+def _remedy(claim: Claim) -> str:
+    return f"remove the line, or measure every seed anew (surefoot reproduce {claim.name} --again)"
 
 
 def result(bench: Bench, claim: Claim) -> dict[str, Any] | None:
@@ -180,8 +215,18 @@ def _mean(value: Any) -> float | None:
 
 
 def results(bench: Bench, claims: Mapping[str, Claim]) -> Iterator[dict[str, Any]]:
-    """The verdicts of the claims whose every seed was measured."""
+    """The verdicts of the claims whose every seed was measured; of several a damaged one is left out with a warning.
+
+    Raises:
+        RunFolderError: the file of the only claim is damaged.
+    """
     for claim in claims.values():
-        found = result(bench, claim)
+        try:
+            found = result(bench, claim)
+        except RunFolderError as error:
+            if len(claims) == 1:
+                raise
+            warnings.warn(f"{claim.name} is left out: {error}", stacklevel=2)
+            continue
         if found is not None:
             yield found
