@@ -183,7 +183,7 @@ def steps(made: Experiment, job: Job) -> int:
 
 
 def until(there: Callable[[], bool], running: subprocess.Popen[str] | None = None) -> None:
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 120
     while not there():
         assert time.monotonic() < deadline and (running is None or running.poll() is None)
         time.sleep(0.02)
@@ -200,6 +200,7 @@ def of_group(group: int) -> list[str]:
     return found
 
 
+@pytest.mark.timeout(300)
 def test_several_at_a_time_give_what_one_at_a_time_gives(tmp_path: Path) -> None:
     """Also where a worker is killed: its run goes on from its last checkpoint, and the others do not notice."""
     whole = longer(experiment(tmp_path / "whole", seeds=1), 15)
@@ -228,6 +229,7 @@ def test_several_at_a_time_give_what_one_at_a_time_gives(tmp_path: Path) -> None
     assert found[0] == found[1]
 
 
+@pytest.mark.timeout(300)
 def test_ctrl_c_stops_the_command(tmp_path: Path) -> None:
     """The key reaches all processes; none trains on, none says anything but the command, and what was done is kept."""
     made = longer(experiment(tmp_path, seeds=2, jobs=2), 100_000)
