@@ -51,7 +51,7 @@ class Journal:
         self.watch = watch
         self.evaluations = folder.read("evaluations")
         for record in self.evaluations:  # the state has not seen the last, if a resume ended the run with it
-            if record["accuracy"] > state.best:
+            if record.get("accuracy", -1.0) > state.best:
                 state.best, state.best_step = record["accuracy"], record["step"]
         self.times = folder.read("timings")
         self.reward: float | None = None
