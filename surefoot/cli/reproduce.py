@@ -28,6 +28,10 @@ def reproduce(
     ),
     jobs: Annotated[int, typer.Option(min=0, help="Training runs at a time; 0: as many as there are free cores.")] = 0,
     again: Annotated[bool, typer.Option("--again", help="Measure claims that are finished once more.")] = False,
+    second: Annotated[
+        bool,
+        typer.Option("--second-look", help="Measure three times the seeds of claims whose intervals decide nothing."),
+    ] = False,
     show: Annotated[bool, typer.Option("--show", help="Run nothing, show what is finished.")] = False,
     page: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the tables into this Markdown page.")] = None,
     quiet: Quiet = False,
@@ -51,7 +55,7 @@ def reproduce(
         for claim in () if again else chosen:
             measured(bench, claim)  # a damaged file is said before the hours of the claims before it
         for claim in chosen:
-            run_claim(bench, claim, again=again)
+            run_claim(bench, claim, again=again, second=second)
     shown = list(results(bench, {claim.name: claim for claim in chosen or CLAIMS.values()}))
     if as_json:
         show_json(shown)
@@ -111,7 +115,7 @@ def described(claim: Claim) -> dict[str, Any]:
 
 def show_finding(record: dict[str, Any]) -> None:
     """A finding in a few lines: what was claimed, what was measured, what the control did, the verdict."""
-    from surefoot.methods.reproduce.table import SIGNS, interval, number, wanted
+    from surefoot.methods.reproduce.table import SIGNS, interval, looked, number, wanted
     from surefoot.report.wording import duration
 
     lines = [f"{record['claim']}: {record['verdict'].upper()}", f"  {record['hypothesis']}"]
@@ -123,7 +127,9 @@ def show_finding(record: dict[str, Any]) -> None:
         f"  control {'held' if control['held'] else 'MOVED'}, {interval(control['interval'])}, had to be {wanted(control)}: "
         f"{control['quantity']}"
     )
-    lines.append(f"  {record['paper']}; {len(record['seeds'])} seeds, {duration(record['seconds'])}")
+    lines.append(
+        f"  {record['paper']}; seeds: {looked(record)}; {100 * record['confidence']:g} % intervals; {duration(record['seconds'])}"
+    )
     for line in lines:
         output.say(line)
     print()

@@ -55,7 +55,10 @@ def test_controls_stand_last_are_marked_and_are_no_candidates() -> None:
         (
             pair(-0.05, -0.09, -0.01),
             pair(0.01, -0.1, 0.12),
-            ["it got worse", "-1.0 points, 95 % interval -12.0 to +10.0; it is not shown that the reward makes a difference"],
+            [
+                "it got worse",
+                "-1.0 points, 95 % interval -12.0 to +10.0; it is not shown that the reward makes a difference",
+            ],
         ),
         (pair(0.0, -0.1, 0.1), pair(0.2, 0.1, 0.3), ["no change is shown", "the reward did harm"]),
     ],

@@ -80,6 +80,28 @@ def test_more_seeds_measure_only_what_is_new_and_other_numbers_everything(tmp_pa
     assert measure.asked == [0, 1, 2, 0, 1]
 
 
+@pytest.mark.parametrize(("control", "seeds"), [(0.0, 9), (-1.0, 3)])
+def test_a_second_look_has_more_seeds_and_wider_intervals_where_intervals_decided_nothing(
+    tmp_path: Path, control: float, seeds: int
+) -> None:
+    """A control that moved is no matter of seeds."""
+    asked: list[int] = []
+
+    def noisy(bench: Bench, claim: Claim, seed: int) -> Measured:
+        asked.append(seed)
+        return {"gain": 0.15 + (0.05, -0.05, 0.0)[seed % 3], "control": control}
+
+    bench, claim = Bench(tmp_path), replace(planted(Measure()), measure=noisy)
+    assert run_claim(bench, claim)["verdict"] == "inconclusive"
+    record = run_claim(bench, claim, second=True)
+    assert asked == list(range(seeds)) == record["seeds"]
+    assert record["confidence"] == (0.975 if seeds == 9 else 0.95)
+    assert record["verdict"] == ("inconclusive" if control else "reproduced")
+    assert result(bench, claim) == record  # the second look stands
+    run_claim(bench, claim, second=True)
+    assert len(asked) == seeds
+
+
 def test_the_threshold_in_the_code_judges_what_was_kept(tmp_path: Path) -> None:
     bench, measure = Bench(tmp_path), Measure()
     claim = planted(measure)
@@ -108,6 +130,7 @@ def test_tables_and_the_page(tmp_path: Path) -> None:
         "threshold": "> 0.1",
         "control": "0 [0, 0] held: at least 0",
         "verdict": "reproduced",
+        "seeds": "3",
         "seconds": "",
     }
     assert r"gain, a\|b" in markdown([head, row])

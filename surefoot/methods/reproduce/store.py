@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, Field
 
 from surefoot.errors import RunFolderError
 from surefoot.files import append_lines, mend_lines, only_writer, write_atomic
-from surefoot.methods.reproduce.claim import CONTROL, Claim, Finding, Measured, judge
+from surefoot.methods.reproduce.claim import CONTROL, Claim, Finding, Measured, Verdict, judge
 from surefoot.training.folder import environment
 from surefoot.training.lines import Amount, Line, checked_lines
 
@@ -70,44 +70,58 @@ class Bench:
         return self.folder / "runs"
 
 
-def run_claim(bench: Bench, claim: Claim, *, again: bool = False) -> dict[str, Any]:
+def run_claim(bench: Bench, claim: Claim, *, again: bool = False, second: bool = False) -> dict[str, Any]:
     """Measure what is missing, judge, keep ``result.json`` and return it.
 
     Args:
         bench: where.
         claim: which.
         again: measure every seed anew; training runs that are finished stay.
+        second: look once more, with more seeds, if the intervals leave it inconclusive.
     """
     folder = bench.of(claim)
     with only_writer(folder, f"measuring {folder.name}"):
         if again:
             (folder / SEEDS).unlink(missing_ok=True)
         mend_lines(folder / SEEDS)
-        done = measured(bench, claim)
-        missing = [seed for seed in claim.seeds if seed not in done]
-        if missing and claim.prepare is not None:
-            begin = _spent()
-            claim.prepare(bench, claim)
-            append_lines(folder / SEEDS, [_line(claim, None, {}, begin)])
-        quick, first = 0, _spent()
-        for seed in missing:
-            begin = _spent()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of tasks and runs; they say nothing of the claim
-                values = claim.measure(bench, claim, seed)
-            append_lines(folder / SEEDS, [_line(claim, seed, values, begin)])
-            if _spent() - begin < QUICK_SEED:
-                quick += 1
-            else:
-                bench.say(f"{claim.name}, seed {seed}: {_spent() - begin:.0f} s of the processor")
-        if quick:
-            bench.say(
-                f"{claim.name}: {quick} seeds in less than a second each, {_spent() - first:.1f} s of the processor"
-            )
+        _measure(bench, claim)
         record = result(bench, claim)
         assert record is not None
+        if second and undecided(record):
+            _measure(bench, claim.second_look())
+            record = result(bench, claim)
+            assert record is not None
         write_atomic(folder / RESULT, json.dumps(record, indent=1, allow_nan=False) + "\n")
     return record
+
+
+def undecided(record: Mapping[str, Any]) -> bool:
+    """Whether more seeds could decide: the control held, and no more than the intervals' width stands against a verdict."""
+    return record["verdict"] == Verdict.INCONCLUSIVE and record["control"]["held"]
+
+
+def _measure(bench: Bench, claim: Claim) -> None:
+    """The seeds that are missing; each that is done is a line."""
+    file = bench.of(claim) / SEEDS
+    done = measured(bench, claim)
+    missing = [seed for seed in claim.seeds if seed not in done]
+    if missing and claim.prepare is not None:
+        begin = _spent()
+        claim.prepare(bench, claim)
+        append_lines(file, [_line(claim, None, {}, begin)])
+    quick, first = 0, _spent()
+    for seed in missing:
+        begin = _spent()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of tasks and runs; they say nothing of the claim
+            values = claim.measure(bench, claim, seed)
+        append_lines(file, [_line(claim, seed, values, begin)])
+        if _spent() - begin < QUICK_SEED:
+            quick += 1
+        else:
+            bench.say(f"{claim.name}, seed {seed}: {_spent() - begin:.0f} s of the processor")
+    if quick:
+        bench.say(f"{claim.name}: {quick} seeds in less than a second each, {_spent() - first:.1f} s of the processor")
 
 
 def _line(claim: Claim, seed: int | None, values: Measured, begin: float) -> dict[str, Any]:
@@ -151,7 +165,14 @@ def _remedy(claim: Claim) -> str:
 
 
 def result(bench: Bench, claim: Claim) -> dict[str, Any] | None:
-    """The verdict over what was measured; None while a seed is missing."""
+    """The verdict over what was measured, at the second look where that was needed and is there; None while a seed is missing."""
+    first = _judged(bench, claim)
+    if first is None or not undecided(first):
+        return first
+    return _judged(bench, claim.second_look()) or first
+
+
+def _judged(bench: Bench, claim: Claim) -> dict[str, Any] | None:
     values = measured(bench, claim)
     if any(seed not in values for seed in claim.seeds):
         return None
@@ -194,6 +215,7 @@ def record(finding: Finding, values: list[Measured], seconds: float) -> dict[str
             if key != CONTROL and key not in finding.verdicts
         },
         "seeds": list(claim.seeds),
+        "confidence": claim.confidence,
         "by_seed": [{key: _mean(value) for key, value in one.items()} for one in values],
         "settings": json.loads(json.dumps(dict(claim.settings), default=str)),
         "seconds": round(seconds, 1),

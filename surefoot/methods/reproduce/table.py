@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.methods.pages import made_with, markdown, write_page
-from surefoot.methods.reproduce.claim import Claim
+from surefoot.methods.reproduce.claim import CONFIDENCE, Claim
 
-COLUMNS = ("claim", "quantity", "interval", "threshold", "control", "verdict", "seconds")
+COLUMNS = ("claim", "quantity", "interval", "threshold", "control", "verdict", "seeds", "seconds")
 RESULTS, LIST = "results", "claims"
 SIGNS = {"above": "> ", "below": "< "}
 
@@ -39,11 +39,21 @@ def rows(records: Iterable[Mapping[str, Any]]) -> list[list[str]]:
                     if first
                     else "",
                     record["verdict"] if first else "",
+                    looked(record) if first else "",
                     f"{record['seconds']:.0f}" if first else "",
                 ]
             )
             first = False
     return found
+
+
+def looked(record: Mapping[str, Any]) -> str:
+    """How many seeds, and at which look.
+
+    >>> looked({"seeds": [0, 1, 2], "confidence": 0.95}), looked({"seeds": [0] * 9, "confidence": 0.975})
+    ('3', '9, second look')
+    """
+    return f"{len(record['seeds'])}" + ("" if record["confidence"] == CONFIDENCE else ", second look")
 
 
 def wanted(control: Mapping[str, Any]) -> str:
