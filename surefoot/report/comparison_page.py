@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -114,8 +115,31 @@ def task_view(found: Record, task: str) -> Record:
             )
             if figure.data
         ],
+        "every_k": every_k(found, task),
         "spent": [(arm, found["results"][task][arm]["spent"]) for arm in found["arms"]],
     }
+
+
+def every_k(found: Record, task: str) -> list[list[str]]:
+    """The head and a row for each arm: pass@k for every k, and the interquartile mean of the arm's runs (rliable)."""
+    results = found["results"][task]
+    ks = sorted({int(k) for one in results.values() for k in one["pass"]})
+    of = "the runs" if len(found["tasks"]) == 1 else "the runs of all tasks"
+    head = ["Arm", *(f"pass@{k}, %" for k in ks), f"interquartile mean of {of}, %"]
+    rows = []
+    for arm in found["arms"]:
+        cells = [results[arm]["pass"].get(str(k)) for k in ks] + [found.get("interquartile_mean", {}).get(arm)]
+        rows.append([label(arm, found), *("—" if cell is None else shares(cell) for cell in cells)])
+    return [head, *rows]
+
+
+def shares(interval: Sequence[float]) -> str:
+    """
+    >>> shares([0.5, 0.25, 0.75])
+    '50.0 [25.0, 75.0]'
+    """
+    value, low, high = (100 * number for number in interval)
+    return f"{value:.1f} [{low:.1f}, {high:.1f}]"
 
 
 def facts(found: Record, done: int, begun: int) -> list[tuple[str, str]]:

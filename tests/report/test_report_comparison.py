@@ -20,6 +20,11 @@ def test_the_page_has_table_sentences_curves_cards_and_differences(tmp_path: Pat
     assert "dapo is better than grpo (+8.0 points" in page.text
     assert "No difference shown between rloo and grpo" in page.text and "About 12 seeds" in page.text
     assert "3 of 4" in page.text  # seeds
+    assert (
+        "pass@2, %" in page.text
+        and "interquartile mean of the runs, %" in page.text
+        and "50.0 [40.0, 60.0]" in page.text
+    )
     assert "2 finished, 1 under way" in page.text and "step 3 of 3" in page.text
     assert "algorithm.preset" in page.text and page.text.count(": the objective") == 3
     assert [tag["name"] for tag in page.tags("input")] == ["axis-1"] * 4  # one choice, not four
