@@ -61,11 +61,16 @@ def wanted(control: Mapping[str, Any]) -> str:
 
     >>> wanted({"low": 0.9, "high": 1.1}), wanted({"low": 1.0, "high": 1.0}), wanted({"low": None, "high": 0.02})
     ('within 0.9 to 1.1', 'exactly 1', 'at most 0.02')
+    >>> wanted({"low": 0.9999, "high": 1.0001})
+    'within 0.9999 to 1.0001'
     """
     low, high = control["low"], control["high"]
     if low is None or high is None:
         return f"at most {number(high)}" if low is None else f"at least {number(low)}"
-    return f"exactly {number(low)}" if low == high else f"within {number(low)} to {number(high)}"
+    if low == high:
+        return f"exactly {number(low)}"
+    short = (number(low), number(high))
+    return "within {} to {}".format(*(short if short[0] != short[1] else (f"{low:.9g}", f"{high:.9g}")))
 
 
 def interval(values: Sequence[float | None]) -> str:
