@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from surefoot.cli.main import run
 from surefoot.methods.reproduce.catalogue import CLAIMS, QUICK
+from surefoot.methods.reproduce.claim import Verdict
 
 PAGE = "<!-- claims -->\n<!-- /claims -->\n\n<!-- results -->\n<!-- /results -->\n"
 
@@ -88,3 +90,17 @@ def test_show_runs_nothing(workplace: Path, capsys: pytest.CaptureFixture[str]) 
 def test_quick_claims_are_those_without_training_runs() -> None:
     assert 8 <= len(QUICK) < len(CLAIMS)
     assert all(CLAIMS[name].prepare is None for name in QUICK)
+
+
+def test_the_kept_table_has_every_claim_and_the_words_count_its_verdicts(repository: Path) -> None:
+    text = (repository / "docs" / "reproduce.md").read_text(encoding="utf-8")
+    table = text[text.index("<!-- results -->") : text.index("<!-- /results -->")]
+    rows = [[cell.strip() for cell in line.split(" | ")] for line in table.splitlines() if line.startswith("| ")]
+    head, found = rows[0], [row for row in rows[2:] if row[0] != "|"]
+    verdicts = Counter(row[head.index("verdict")] for row in found)
+    assert {row[0].removeprefix("| ") for row in found} == set(CLAIMS)
+    counts = [verdicts[str(verdict)] for verdict in Verdict]
+    assert sum(counts) == len(CLAIMS)
+    assert "Of {} claims {} came out, {} did not, and {} are open.".format(len(CLAIMS), *counts) in text
+    readme = (repository / "README.md").read_text(encoding="utf-8")
+    assert f"{len(CLAIMS)} claims of the papers" in readme and f"{counts[0]} came out on a laptop" in readme
