@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
-import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.learning.settings import CONTROL, digest, learning_config
+from surefoot.errors import SurefootError
 from surefoot.files import append_lines, mend_lines, only_writer, read_lines
-from surefoot.methods.compare.workers import THREADS, end_with_parent
+from surefoot.methods.compare.workers import workers
 from surefoot.methods.demo import warm_up_config
 from surefoot.rewards.base import Completion, Reward
 from surefoot.rewards.build import build_reward
@@ -107,11 +105,10 @@ def run_all(plan: Plan, jobs: int, say: Any = print) -> list[tuple[str, int]]:
         if not todo:
             return []
         failed = []
-        for done, (preset, seed, record) in enumerate(_outcomes(plan, todo, jobs), start=1):
-            if isinstance(record, BaseException):
+        for done, ((preset, seed), record, trouble) in enumerate(_outcomes(plan, todo, jobs), start=1):
+            if record is None:
                 failed.append((preset, seed))
-                trace = "".join(traceback.format_exception(record))
-                say(f"{done}/{len(todo)} {preset}, seed {seed}: failed\n{trace}")
+                say(f"{done}/{len(todo)} {preset}, seed {seed}: failed\n{trouble}")
                 continue
             append_lines(plan.out / FINISHED, [record])
             before, after = (sum(record[when]) / len(record[when]) for when in ("right_before", "right_after"))
@@ -120,29 +117,13 @@ def run_all(plan: Plan, jobs: int, say: Any = print) -> list[tuple[str, int]]:
         return failed
 
 
-Outcome = tuple[str, int, dict[str, Any] | BaseException]
-
-
-def _outcomes(plan: Plan, todo: Sequence[tuple[str, int]], jobs: int) -> Iterator[Outcome]:
-    """The record of each run, or what went wrong, as soon as it is there."""
-    seeds = sorted({seed for _, seed in todo})
-    if jobs == 1:
-        for seed in seeds:
-            warm_up(plan, seed)
-        for preset, seed in todo:
-            try:
-                yield preset, seed, run_one(plan, preset, seed)
-            except Exception as error:
-                yield preset, seed, error
-        return
-    for name in THREADS:
-        os.environ[name] = "1"
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
-        list(pool.map(warm_up, [plan] * len(seeds), seeds))
-        running = {pool.submit(run_one, plan, preset, seed): (preset, seed) for preset, seed in todo}
-        for future in as_completed(running):
-            trouble = future.exception()
-            yield *running[future], future.result() if trouble is None else trouble
+def _outcomes(plan: Plan, todo: Sequence[tuple[str, int]], jobs: int) -> Iterator[tuple[tuple[str, int], Any, str]]:
+    """Each run with its record, or with None and what went wrong, as soon as it is there."""
+    with workers(jobs) as each:
+        for seed, _, trouble in each(partial(warm_up, plan), sorted({seed for _, seed in todo})):
+            if trouble:
+                raise SurefootError(f"the warm start of seed {seed} failed: {trouble}")
+        yield from each(partial(run_one, plan), todo)
 
 
 def warm_up(plan: Plan, seed: int) -> None:
@@ -155,8 +136,9 @@ def warm_up(plan: Plan, seed: int) -> None:
     sft(config)
 
 
-def run_one(plan: Plan, preset: str, seed: int) -> dict[str, Any]:
-    """Train, and gather what the table needs from the files of the run."""
+def run_one(plan: Plan, run: tuple[str, int]) -> dict[str, Any]:
+    """Train a preset on a seed, and gather what the table needs from the files of the run."""
+    preset, seed = run
     config = plan.config(preset, seed)
     folder = run_path(config)
     shutil.rmtree(folder, ignore_errors=True)  # what a killed run left, or one with other settings

@@ -55,7 +55,7 @@ def test_what_is_finished_is_not_run_again(
     (tmp_path / "finished.jsonl").write_bytes(content[:-20])
     made: list[str] = []
     run_one = runs.run_one
-    monkeypatch.setattr(runs, "run_one", lambda plan, name, seed: made.append(name) or run_one(plan, name, seed))
+    monkeypatch.setattr(runs, "run_one", lambda plan, run: made.append(run[0]) or run_one(plan, run))
     more = ("rloo", "grpo_process", CONTROL)
     assert command(tmp_path, "--page", str(tmp_path / "page.md"), presets=more) == 0
     assert made == ["grpo_process", CONTROL]
@@ -77,10 +77,10 @@ def test_a_run_that_fails_is_told_and_not_counted(
 ) -> None:
     run_one = runs.run_one
 
-    def fails(plan: Plan, name: str, seed: int) -> dict[str, Any]:
-        if name == "rloo":
+    def fails(plan: Plan, run: tuple[str, int]) -> dict[str, Any]:
+        if run[0] == "rloo":
             raise ValueError("no luck")
-        return run_one(plan, name, seed)
+        return run_one(plan, run)
 
     monkeypatch.setattr(runs, "run_one", fails)
     assert command(tmp_path) == 1
