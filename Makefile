@@ -4,6 +4,8 @@
 # make bench-vllm  decoding in turn with vLLM, which it installs (2 GB)
 # make bench-gpu  equality and the same tables on one GPU
 # make learning   every preset on three seeds, the table of docs/learning.md
+# make compare    twelve objectives on five seeds, the table of docs/compare.md, half an hour
+# make reproduce  every claim of the papers, the tables of docs/reproduce.md, an hour and a half
 # make clean  remove the environment and the caches           make parity   compare with TRL and verl, which it installs
 
 PYTHON ?= python3
@@ -14,7 +16,7 @@ CHECKED := surefoot tests benchmarks
 # One process for each core, one thread each; a file's tests stay in one process, where they share what is slow to make.
 SIDE_BY_SIDE := --numprocesses auto --maxprocesses 4 --dist loadfile
 
-.PHONY: demo test test-slow parity lint format bench bench-vllm bench-gpu docs clean setup-demo setup
+.PHONY: demo test test-slow parity lint format bench bench-vllm bench-gpu learning compare reproduce docs clean setup-demo setup
 .DEFAULT_GOAL := test
 
 demo: setup-demo
@@ -51,6 +53,12 @@ bench-gpu: setup $(VENV)/parity/.done
 
 learning: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.learning --page docs/learning.md $(ARGS)
+
+compare: setup
+	$(BIN)/surefoot compare examples/compare_objectives.toml --page docs/compare.md $(ARGS)
+
+reproduce: setup
+	$(BIN)/surefoot reproduce --all --second-look --page docs/reproduce.md $(ARGS)
 
 docs: setup
 	$(BIN)/python -m surefoot.cli.reference > docs/configuration.md
