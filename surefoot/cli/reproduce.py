@@ -27,7 +27,9 @@ def reproduce(
         "runs/reproduce"
     ),
     jobs: Annotated[int, typer.Option(min=0, help="Training runs at a time; 0: as many as there are free cores.")] = 0,
-    again: Annotated[bool, typer.Option("--again", help="Measure claims that are finished once more.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Forget what was measured of these claims, and measure it once more.")
+    ] = False,
     second: Annotated[
         bool,
         typer.Option("--second-look", help="Measure three times the seeds of claims whose intervals decide nothing."),
@@ -39,18 +41,18 @@ def reproduce(
 ) -> None:
     """Put claims of the papers to the test: reproduced, not reproduced, or inconclusive."""
     from surefoot.cli.show import show_json
-    from surefoot.methods.pages import read_page
     from surefoot.methods.reproduce.catalogue import CLAIMS, QUICK, find
     from surefoot.methods.reproduce.store import Bench, measured, results, run_claim
-    from surefoot.methods.reproduce.table import LIST, RESULTS, keep
+    from surefoot.methods.reproduce.table import check_page, keep
 
     chosen = find([*(claims or ()), *(CLAIMS if every else QUICK if quick else ())])
     if list_all or not (chosen or show or page):
         _list(chosen or list(CLAIMS.values()), Bench(out), as_json)
         return
-    if page is not None:
-        read_page(page, (LIST, RESULTS))  # before the hours, not after them
     bench = Bench(out, jobs, (lambda words: None) if quiet or as_json else _say)
+    if page is not None:
+        there = {record["claim"] for record in results(bench, CLAIMS)}
+        check_page(page, there if show else {*there, *(claim.name for claim in chosen)})
     if not show:
         for claim in () if again else chosen:
             measured(bench, claim)  # a damaged file is said before the hours of the claims before it

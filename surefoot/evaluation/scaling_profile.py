@@ -123,9 +123,9 @@ def fit_curve(
     """
     compute, reward, initial = usable_points(compute_n, reward_n, initial, start)
     _refuse_fall(compute, reward)
-    if not ceiling > reward.max():
+    if reward.max() > ceiling:
         raise DataError(
-            f"a reward of {reward.max():g} is not below the ceiling of {ceiling:g}: give the largest reward there can be"
+            f"a reward of {reward.max():g} is above the ceiling of {ceiling:g}: give the largest reward there can be (--ceiling)"
         )
     profile = refined(compute, reward, initial, ceiling)
     best = profile.best

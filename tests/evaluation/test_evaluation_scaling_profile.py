@@ -165,7 +165,7 @@ def test_power_law_comes_back() -> None:
         (COMPUTE[:4], points(0)[:4], "at least 5 points"),
         (COMPUTE, np.full(20, 0.1), "no gain to fit"),
         (COMPUTE, np.full(20, 0.5), "does not rise"),
-        (COMPUTE, points(0) + 0.5, "not below the ceiling"),
+        (COMPUTE, points(0) + 0.5, "is above the ceiling"),
         (-COMPUTE, points(0), "compute must be above 0"),
         (COMPUTE, np.full(20, np.nan), "finite"),
         (COMPUTE, np.linspace(0.85, 0.5, 20), "falls with compute"),

@@ -24,6 +24,7 @@ ADDITION = {"name": "addition", "options": {"digits": 1}}
     ("changes", "said"),
     [
         ({"base": {"task": {"name": "addision"}}}, "base.task: unknown task 'addision'. Did you mean 'addition'"),
+        ({"base": {"task": {"heldout_size": 0}}}, "base.task: the task has no held-out problems"),
         ({"base": {"task": {"train_size": 4000}}}, "base.task: the task 'addition'.*100 different problems"),
         ({"tasks": {"one": {}, "two": {"options": {"digits": 0}}}}, "tasks.two: "),
         ({"arms": {"dapo": {"reward": {"verifier": "nonsense"}}}}, "arm 'dapo', task 'addition': .*'nonsense'"),

@@ -25,7 +25,7 @@ from surefoot.cli.main import run
 from surefoot.config import dump_toml
 from surefoot.errors import DataError, RunFolderError
 from surefoot.files import read_lines
-from surefoot.methods.compare import schedule
+from surefoot.methods.compare import kept, schedule
 from surefoot.methods.compare.experiment import Experiment, Job, make_experiment
 from surefoot.methods.compare.results import compare, complete_seeds, read_runs, write_comparison
 from surefoot.methods.compare.schedule import FINISHED, News, run_all, under_way
@@ -88,6 +88,20 @@ def test_words_and_table(done: Experiment) -> None:
     assert head[1:4] == ["start, %", "accuracy, %", "pass@2, %"]
     assert [len(row) for row in rows] == [len(head)] * 2 and [row[0] for row in rows] == ["grpo", "coin (control)"]
     assert [row[head.index("against grpo, points")] for row in rows if row[0] == "grpo"] == ["baseline"]
+
+
+def test_a_page_keeps_the_table_the_sentences_and_what_the_runs_that_are_compared_cost(
+    done: Experiment, tmp_path: Path
+) -> None:
+    page, found = tmp_path / "page.md", compare(done)
+    page.write_text("Before.\n<!-- results -->\n<!-- /results -->\nAfter.\n")
+    kept.keep(page, done, found)
+    text = page.read_text()
+    assert text.startswith("Before.") and text.endswith("After.\n")
+    assert "| grpo |" in text and "| coin (control) |" in text and all(f"- {line}" in text for line in sentences(found))
+    seconds = [line["cpu_seconds"] for line in read_lines(done.folder / FINISHED)]
+    assert kept.cost(done, [0, 1]).startswith(f"4 runs, {sum(seconds) / 60:.0f} minutes of one core")
+    assert kept.cost(done, [1]).startswith("2 runs") and "torch" in kept.cost(done, [1])
 
 
 def test_what_the_runs_gained_said_and_were_ended_by(done: Experiment) -> None:

@@ -104,3 +104,16 @@ def test_the_kept_table_has_every_claim_and_the_words_count_its_verdicts(reposit
     assert "Of {} claims {} came out, {} did not, and {} are open.".format(len(CLAIMS), *counts) in text
     readme = (repository / "README.md").read_text(encoding="utf-8")
     assert f"{len(CLAIMS)} claims of the papers" in readme and f"{counts[0]} came out on a laptop" in readme
+
+
+def test_a_page_with_findings_from_elsewhere_is_not_emptied(
+    workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = workplace / "page.md"
+    row = "| claim | verdict |\n| --- | --- |\n| rloo-grpo | reproduced |\n|  | more |\n"
+    page.write_text(PAGE.replace("<!-- results -->\n", f"<!-- results -->\n{row}"))
+    before = page.read_text()
+    assert run(["reproduce", "maxrl-weight", "--page", str(page)]) == 2
+    said = capsys.readouterr().err
+    assert "rloo-grpo" in said and "would be lost" in said
+    assert page.read_text() == before and not (workplace / "runs").exists()

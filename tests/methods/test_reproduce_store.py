@@ -13,6 +13,7 @@ import pytest
 from surefoot.errors import DataError, RunFolderError
 from surefoot.files import read_lines
 from surefoot.methods.pages import between, markdown
+from surefoot.methods.reproduce import store
 from surefoot.methods.reproduce.claim import Claim, Control, Criterion, Measured
 from surefoot.methods.reproduce.store import RESULT, SEEDS, Bench, result, results, run_claim
 from surefoot.methods.reproduce.table import interval, keep, rows
@@ -78,6 +79,17 @@ def test_more_seeds_measure_only_what_is_new_and_other_numbers_everything(tmp_pa
     assert measure.asked == [0, 1, 2]
     run_claim(bench, planted(measure, seeds=(0, 1)).but(n=2))
     assert measure.asked == [0, 1, 2, 0, 1]
+
+
+def test_a_finding_keeps_the_versions_that_it_was_measured_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, claim = Bench(tmp_path), planted(Measure())
+    record = run_claim(bench, claim)
+    monkeypatch.setattr(store, "environment", lambda: {"packages": {"torch": "9.9.9"}, "git": "", "command": []})
+    again = result(bench, claim)
+    assert again is not None and again["environment"] == record["environment"] != {"packages": {"torch": "9.9.9"}}
+    assert run_claim(bench, claim, again=True)["environment"] == {"packages": {"torch": "9.9.9"}}
 
 
 @pytest.mark.parametrize(("control", "seeds"), [(0.0, 9), (-1.0, 3)])

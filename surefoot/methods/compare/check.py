@@ -44,6 +44,10 @@ def check(experiment: Experiment) -> None:
         with within(table):
             task = build_task(next(iter(runs.values())).task)
             check_trainable(task)
+            if not task.heldout:
+                raise DataError(
+                    "the task has no held-out problems, and arms are compared by them: set heldout_size above 0"
+                )
         if (warm_up := experiment.warm_up(name, seed)) is not None:
             with within(f"warm_up, task '{name}'"):
                 _check_warm_up(warm_up, task, runs)

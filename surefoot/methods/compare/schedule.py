@@ -115,6 +115,8 @@ def _warm_up_all(
         if trouble:
             cold[task, seed] = f"its warm-up failed: {trouble}"
             continue
+        if summary is None:  # its process was killed when it was done, and the second found nothing to do
+            continue
         accuracy = summary["after"]["accuracy"] if summary["after"] else None
         _say_if_short(experiment, task, seed, accuracy)
         warmed(WarmedUp(task, seed, summary["steps"], accuracy))

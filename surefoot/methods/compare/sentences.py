@@ -15,10 +15,10 @@ REPLACED = {"coin": "a coin toss", "shuffled": "that of another completion"}
 def points(value: float, *, signed: bool = True) -> str:
     """A share in percentage points.
 
-    >>> points(0.0512), points(0.5, signed=False)
-    ('+5.1', '50.0')
+    >>> points(0.0512), points(0.5, signed=False), points(-0.0)
+    ('+5.1', '50.0', '+0.0')
     """
-    return f"{100 * value:{'+' if signed else ''}.1f}"
+    return f"{round(100 * value, 1) + 0.0:{'+' if signed else ''}.1f}"
 
 
 def sentences(comparison: Mapping[str, Any]) -> list[str]:
@@ -96,7 +96,7 @@ def legend(comparison: Mapping[str, Any]) -> str:
     order = "The best first" + (", controls last" if _controls(comparison) else "")
     return (
         f"{order}. Accuracy on {_list(problems)} held-out problems{many}; in brackets {_sure(comparison)} intervals over "
-        "seeds and problems; p is corrected for the number of arms."
+        "seeds and problems; p is corrected for the number of arms, the intervals are not."
     )
 
 

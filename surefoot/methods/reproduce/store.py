@@ -40,6 +40,7 @@ class SeedLine(Line):
     digest: str
     seed: int | None
     seconds: Amount
+    environment: dict[str, Any] = Field(default_factory=dict)
     values: dict[str, Annotated[list[float], BeforeValidator(_as_list), Field(min_length=1)]]
 
 
@@ -126,7 +127,17 @@ def _measure(bench: Bench, claim: Claim) -> None:
 
 def _line(claim: Claim, seed: int | None, values: Measured, begin: float) -> dict[str, Any]:
     kept = {key: value if isinstance(value, (int, float)) else list(value) for key, value in values.items()}
-    return {"digest": claim.digest, "seed": seed, "seconds": round(_spent() - begin, 2), "values": kept}
+    return {
+        "digest": claim.digest,
+        "seed": seed,
+        "seconds": round(_spent() - begin, 2),
+        "environment": _made_with(),
+        "values": kept,
+    }
+
+
+def _made_with() -> dict[str, Any]:
+    return {key: value for key, value in environment().items() if key not in ("git", "command")}
 
 
 def _spent() -> float:
@@ -177,11 +188,26 @@ def _judged(bench: Bench, claim: Claim) -> dict[str, Any] | None:
     if any(seed not in values for seed in claim.seeds):
         return None
     finding = judge(claim, [values[seed] for seed in claim.seeds])
-    seconds = sum(line["seconds"] for line in _lines(bench, claim))
-    return record(finding, [values[seed] for seed in claim.seeds], seconds)
+    lines = [line for line in _lines(bench, claim) if line["seed"] is None or line["seed"] in claim.seeds]
+    made = next((line["environment"] for line in reversed(lines) if line.get("environment")), None)
+    return record(
+        finding,
+        [values[seed] for seed in claim.seeds],
+        sum(line["seconds"] for line in lines),
+        made or _made_before(bench, claim),
+    )
 
 
-def record(finding: Finding, values: list[Measured], seconds: float) -> dict[str, Any]:
+def _made_before(bench: Bench, claim: Claim) -> dict[str, Any]:
+    """What the verdict that is kept was made with, where the lines of an earlier version do not say."""
+    try:
+        kept = json.loads((bench.of(claim) / RESULT).read_text(encoding="utf-8"))["environment"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return _made_with()
+    return kept if isinstance(kept, dict) else _made_with()
+
+
+def record(finding: Finding, values: list[Measured], seconds: float, made: dict[str, Any]) -> dict[str, Any]:
     """A finding as plain values, for ``result.json`` and for the table."""
     claim = finding.claim
     return {
@@ -219,7 +245,7 @@ def record(finding: Finding, values: list[Measured], seconds: float) -> dict[str
         "by_seed": [{key: _mean(value) for key, value in one.items()} for one in values],
         "settings": json.loads(json.dumps(dict(claim.settings), default=str)),
         "seconds": round(seconds, 1),
-        "environment": {key: value for key, value in environment().items() if key not in ("git", "command")},
+        "environment": made,
     }
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from surefoot.methods.pages import made_with, markdown, write_page
+from surefoot.errors import DataError
+from surefoot.methods.pages import made_with, markdown, read_page, write_page
 from surefoot.methods.reproduce.claim import CONFIDENCE, Claim
 
 COLUMNS = ("claim", "quantity", "interval", "threshold", "control", "verdict", "seeds", "seconds")
@@ -102,6 +103,27 @@ def page_rows(records: Sequence[Mapping[str, Any]]) -> str:
     """The table of docs/reproduce.md, and what it was made with."""
     made = sorted({made_with(record["environment"]) for record in records})
     return "\n\n".join([markdown(rows(records)), *made])
+
+
+def check_page(path: Path, names: Iterable[str]) -> None:
+    """Refuse a page that would lose findings, before the hours of new ones.
+
+    Args:
+        path: of the page.
+        names: claims that will have a finding.
+
+    Raises:
+        DataError: the page is not there, lacks the comments, or has findings of other claims.
+    """
+    text = read_page(path, (LIST, RESULTS))
+    table = text[text.index(f"<!-- {RESULTS} -->") : text.index(f"<!-- /{RESULTS} -->")]
+    first = [line.split("|")[1].strip() for line in table.splitlines() if line.startswith("|")][2:]
+    lost = [name for name in first if name and name not in set(names)]
+    if lost:
+        raise DataError(
+            f"{path} has findings that would be lost ({', '.join(lost)}): give the --out where they were measured, measure them "
+            "too (--all), or empty the table"
+        )
 
 
 def keep(path: Path, claims: Iterable[Claim], records: Sequence[Mapping[str, Any]]) -> None:
