@@ -225,7 +225,7 @@ def checked_points(
         raise DataError("a fit needs finite compute and rewards: leave out points that are not")
     if not (compute > 0).all():
         raise DataError(
-            f"compute must be above 0, got {compute.min():g}: leave out the point before training, it is R_0"
+            f"compute must be above 0, got {compute.min():g}: the point before training, at 0, is R_0, and none lies below it"
         )
     kept = compute >= start
     compute, reward = compute[kept], reward[kept]

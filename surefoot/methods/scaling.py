@@ -120,9 +120,13 @@ def _spent(timings: Sequence[dict[str, Any]], step: int, unit: str) -> float:
 def _read_csv(path: Path, initial: float | None) -> Points:
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file))
+            rows = [
+                {name.strip(): value for name, value in row.items() if name is not None} for row in csv.DictReader(file)
+            ]
     except (OSError, ValueError, csv.Error) as error:
         raise DataError(f"{path} cannot be read as CSV: {error}") from None
+    if not rows:
+        raise DataError(f"{path} has no rows: expected the columns compute and reward, and a row for each evaluation")
     found: list[tuple[float, float]] = []
     for number, row in enumerate(rows, start=2):
         try:

@@ -115,3 +115,16 @@ def test_refusals_of_a_fit_say_what_to_do(surefoot: Surefoot, workplace: Path) -
     few, flat = surefoot("fit", "few.csv"), surefoot("fit", "flat.csv")
     assert few.code == 2 and "few.csv: the fit needs at least 5 points" in few.err and "add points" in few.err
     assert flat.code == 2 and "no gain to fit; leave out the start of the run" in flat.err
+    (workplace / "none.csv").write_text("")
+    (workplace / "below.csv").write_text("compute , reward\n0, 0.2\n-5, 0.3\n1, 0.3\n2, 0.4\n3, 0.5\n4, 0.55\n")
+    none, below = surefoot("fit", "none.csv"), surefoot("fit", "below.csv")
+    assert none.code == 2 and "none.csv has no rows: expected the columns compute and reward" in none.err
+    assert below.code == 2 and "compute must be above 0, got -5" in below.err  # the blanks of its head do no harm
+
+
+def test_a_run_that_reached_the_ceiling_is_fitted(surefoot: Surefoot, workplace: Path) -> None:
+    pytest.importorskip("scipy")
+    rows = "".join(f"{n},{reward}\n" for n, reward in enumerate([0.4, 0.6, 0.8, 0.9, 0.97, 0.99, 1.0, 1.0], start=1))
+    (workplace / "perfect.csv").write_text(f"compute,reward\n0,0.2\n{rows}")
+    done = surefoot("fit", "perfect.csv")
+    assert done.code == 0 and "asymptote A: 1 [0.9" in done.out, done.err

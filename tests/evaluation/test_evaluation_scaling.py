@@ -135,7 +135,7 @@ def test_a_point_above_the_asymptote_is_refused() -> None:
     ("compute", "reward", "says"),
     [
         ([1.0, 2.0], [0.2], "shapes"),
-        ([0.0, 2.0], [0.2, 0.3], "leave out the point before training"),
+        ([0.0, 2.0], [0.2, 0.3], "the point before training, at 0, is R_0"),
         ([1.0, 2.0], [0.2, float("nan")], "finite"),
         ([2.0, 2.0], [0.2, 0.3], "at least 2 points at different compute and got 1"),
         ([1.0, 2.0], [0.3, 0.2], "does not rise"),
