@@ -21,7 +21,7 @@ from surefoot.rewards.build import build_reward
 from surefoot.seeds import generator
 from surefoot.tasks.build import build_task
 from surefoot.training.config import RunConfig, SftConfig
-from surefoot.training.folder import environment, run_path
+from surefoot.training.folder import run_path, versions
 from surefoot.training.loop import train
 from surefoot.training.sft import sft
 from surefoot.types import Score
@@ -163,7 +163,7 @@ def run_one(plan: Plan, run: tuple[str, int]) -> dict[str, Any]:
         "tokens_generated": summary["tokens_generated"],
         "resets": len(resets),
         "course": course(read_lines(folder / "metrics.jsonl")),
-        "environment": {key: value for key, value in environment().items() if key not in ("git", "command")},
+        "environment": versions(),
     }
 
 

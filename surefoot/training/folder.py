@@ -168,7 +168,12 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def environment() -> dict[str, Any]:
-    """Versions, machine and git revision, for ``environment.json``."""
+    """Versions, machine, git revision and command, for ``environment.json``."""
+    return {**versions(), "git": _revision(), "command": [Path(sys.argv[0]).name, *sys.argv[1:]]}
+
+
+def versions() -> dict[str, Any]:
+    """Of Python and the packages, and the machine: what a measurement is to be known by."""
     packages = {}
     for name in ("surefoot", "torch", "transformers", "numpy", "safetensors", "tokenizers", "pydantic"):
         try:
@@ -181,8 +186,6 @@ def environment() -> dict[str, Any]:
         "machine": platform.machine(),
         "threads": torch.get_num_threads(),
         "packages": packages,
-        "git": _revision(),
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
 
 

@@ -106,7 +106,7 @@ def test_verdict_and_interval_agree_where_nothing_varies(shape: tuple[int, int],
     one = {task: table + gain for task, table in base.items()}
     (pair,) = compare_arms({"base": base, "one": one}, "base").values()
     low, high = pair.difference.low, pair.difference.high
-    assert high - low > 0.009 and low - 1e-9 <= gain <= high + 1e-9
+    assert high - low > 1 / (tasks * shape[1]) and low - 1e-9 <= gain <= high + 1e-9
     assert (pair.verdict is Verdict.BETTER) == (low > 0) == (pair.p_value <= 0.05)
     if shape == (5, 200):
         assert (pair.verdict is Verdict.BETTER) == (gain > 0)

@@ -86,7 +86,7 @@ def test_a_finding_keeps_the_versions_that_it_was_measured_with(
 ) -> None:
     bench, claim = Bench(tmp_path), planted(Measure())
     record = run_claim(bench, claim)
-    monkeypatch.setattr(store, "environment", lambda: {"packages": {"torch": "9.9.9"}, "git": "", "command": []})
+    monkeypatch.setattr(store, "versions", lambda: {"packages": {"torch": "9.9.9"}})
     again = result(bench, claim)
     assert again is not None and again["environment"] == record["environment"] != {"packages": {"torch": "9.9.9"}}
     assert run_claim(bench, claim, again=True)["environment"] == {"packages": {"torch": "9.9.9"}}

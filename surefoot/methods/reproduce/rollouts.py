@@ -7,8 +7,8 @@ three-digit additions when it samples.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -174,18 +174,3 @@ def noisy(policy: Policy, scale: float, seed: int) -> Policy:
             if parameter.dim() >= 2:
                 parameter.add_(torch.randn(parameter.shape, generator=random) * scale * parameter.std())
     return Policy(model, policy.tokenizer, policy.config, policy.device)
-
-
-def with_behaviour(groups: Sequence[Group], score: Callable[[Sequence[Sample]], Tensor]) -> list[Group]:
-    """The groups with other log-probabilities of the engine."""
-    samples = [sample for group in groups for sample in group.samples]
-    found = iter(score(samples).split([int(loss_mask(sample).sum()) for sample in samples]))
-    made = []
-    for group in groups:
-        changed = []
-        for sample in group.samples:
-            logp = sample.logp_behaviour.copy()
-            logp[loss_mask(sample)] = next(found).numpy()
-            changed.append(replace(sample, logp_behaviour=logp))
-        made.append(replace(group, samples=tuple(changed)))
-    return made

@@ -23,7 +23,7 @@ from pydantic import BeforeValidator, Field
 from surefoot.errors import RunFolderError
 from surefoot.files import append_lines, mend_lines, only_writer, write_atomic
 from surefoot.methods.reproduce.claim import CONTROL, Claim, Finding, Measured, Verdict, judge
-from surefoot.training.folder import environment
+from surefoot.training.folder import versions
 from surefoot.training.lines import Amount, Line, checked_lines
 
 QUICK_SEED = 1.0  # seconds; seeds that take less are told of together
@@ -131,13 +131,9 @@ def _line(claim: Claim, seed: int | None, values: Measured, begin: float) -> dic
         "digest": claim.digest,
         "seed": seed,
         "seconds": round(_spent() - begin, 2),
-        "environment": _made_with(),
+        "environment": versions(),
         "values": kept,
     }
-
-
-def _made_with() -> dict[str, Any]:
-    return {key: value for key, value in environment().items() if key not in ("git", "command")}
 
 
 def _spent() -> float:
@@ -203,8 +199,8 @@ def _made_before(bench: Bench, claim: Claim) -> dict[str, Any]:
     try:
         kept = json.loads((bench.of(claim) / RESULT).read_text(encoding="utf-8"))["environment"]
     except (OSError, ValueError, KeyError, TypeError):
-        return _made_with()
-    return kept if isinstance(kept, dict) else _made_with()
+        return versions()
+    return kept if isinstance(kept, dict) else versions()
 
 
 def record(finding: Finding, values: list[Measured], seconds: float, made: dict[str, Any]) -> dict[str, Any]:
