@@ -18,22 +18,25 @@ from typing import Any
 import sympy
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig, latex2sympy
 
+from surefoot.rewards.exact import last_place, number, rounds
+
 _PRECISION = 60
 _ENOUGH = 4
 _PRIMES = (101, 13, 149, 61, 223, 31, 89, 173, 43, 127, 71, 19, 199, 53, 107, 37, 151)
 _SCALES = (1, 7, sympy.Rational(1, 5), 60)
 _SHIFTS = 8
+_SIGNS = (lambda k: False, lambda k: True, lambda k: k % 2 == 0, lambda k: k % 2 == 1)  # which letters are negative
 _CONFIG = ConversionConfig(lowercase_symbols=False, interpret_as_mixed_fractions=False)
 _CIS = re.compile(r"(?<![A-Za-z\\])\\?cis\s*(?:\(((?:[^()]|\([^()]*\))*)\)|(\\frac\{[^{}]*\}\{[^{}]*\}|\\?[A-Za-z0-9]+))")
 _SIGN = re.compile(r"\\le(?![A-Za-z])|\\ge(?![A-Za-z])|<|>|(?<![<>!])=")
 
 
-def same_by_algebra(gold: str, given: str, near: Any, positive: bool) -> bool:
+def same_by_algebra(gold: str, given: str, digits: int, positive: bool) -> bool:
     """Whether two texts are the same value, expression or relation.
 
     Args:
         gold: in the spelling of :func:`surefoot.rewards.latex.spelled`, like ``given``.
-        near: (exact, written text) -> whether a number was rounded to this text.
+        digits: a decimal with at least so many significant digits may be a rounded value.
         positive: whether letters are positive numbers.
     """
     if _SIGN.search(gold) or _SIGN.search(given):
@@ -43,12 +46,14 @@ def same_by_algebra(gold: str, given: str, near: Any, positive: bool) -> bool:
         return False
     a, b = _with_imaginary(a, b)
     if not (a.free_symbols or b.free_symbols):
-        return _same_number(gold, a, given, b, near)
+        return _same_number(gold, a, given, b, digits)
     return _same_expression(a, b, positive) or _same_up_to_a_constant(a, b, positive)
 
 
 def _parsed(text: str) -> Any:
     """The expression that a text is; None where it is none."""
+    if (value := number(text)) is not None:
+        return sympy.Rational(value.numerator, value.denominator)
     text = _CIS.sub(lambda match: f"e^{{i({match[1] or match[2]})}}", text)
     try:
         found = latex2sympy(text, is_real=None, normalization_config=None, conversion_config=_CONFIG)
@@ -72,9 +77,9 @@ def _with_imaginary(a: Any, b: Any) -> tuple[Any, Any]:
     return made[0], made[1]
 
 
-def _same_number(gold: str, a: Any, given: str, b: Any, near: Any) -> bool:
+def _same_number(gold: str, a: Any, given: str, b: Any, digits: int) -> bool:
     a, b = _exact(_real_roots(a)), _exact(_real_roots(b))
-    if a is sympy.nan or b is sympy.nan:  # 0/0 is an answer, and equal to nothing
+    if sympy.nan in (a, b) or sympy.zoo in (a, b):  # 0/0 is an answer, and equal to nothing
         return False
     if a == b:
         return True
@@ -87,7 +92,11 @@ def _same_number(gold: str, a: Any, given: str, b: Any, near: Any) -> bool:
         return True
     if not (x.is_real and y.is_real and x * y > 0):
         return False
-    return bool(near(abs(Fraction(str(y))), gold) or near(abs(Fraction(str(x))), given))
+    return any(
+        rounds(abs(Fraction(str(exact))), abs(written), unit)
+        for text, exact in ((gold, y), (given, x))
+        if (written := number(text)) is not None and (unit := last_place(text, digits)) is not None
+    )
 
 
 def _same_expression(a: Any, b: Any, positive: bool) -> bool:
@@ -147,16 +156,16 @@ def _at_points(a: Any, b: Any, positive: bool) -> Iterator[tuple[Any, Any]]:
     found = 0
     for whole in (False, True):
         for point in _points(names, whole, positive):
-            if any(not _allowed(inner.subs(point), strict) for inner, strict in guards):
+            if any(not _allowed(inner.evalf(15, subs=point), strict) for inner, strict in guards):
                 continue
-            pair = [sympy.N(x.subs(point), _PRECISION) for x in (a, b)]
+            pair = [_at(x, point, whole) for x in (a, b)]
             if all(x.is_number and x.is_finite and (complex_ or x.is_real) for x in pair):
                 found += 1
                 yield pair[0], pair[1]
         if found >= _ENOUGH:
             return
     for point in _points(names, False, positive):
-        pair = [sympy.N(x.subs(point), _PRECISION) for x in (a, b)]
+        pair = [_at(x, point, False) for x in (a, b)]
         if not found and all(x.is_number and x.is_finite for x in pair):
             yield pair[0], pair[1]
 
@@ -167,12 +176,11 @@ def _points(names: list[Any], whole: bool, positive: bool) -> Iterator[dict[Any,
         if whole:
             yield {name: sympy.Integer(1 + shift + 2 * k) for k, name in enumerate(names)}
             continue
-        scales = _SCALES if shift % 2 else _SCALES[:1]
-        for scale in scales:
+        for scale in _SCALES if shift >= _ENOUGH else _SCALES[:1]:
             yield {
                 name: scale
                 * sympy.Rational(_PRIMES[(3 * k + shift) % len(_PRIMES)], 97)
-                * (-1 if (k + shift) % 3 == 1 and not positive else 1)
+                * (-1 if _SIGNS[shift % len(_SIGNS)](k) and not positive else 1)
                 for k, name in enumerate(names)
             }
 
@@ -183,8 +191,12 @@ def _guards(x: Any) -> set[tuple[Any, bool]]:
     return roots | {(log.args[0], True) for log in x.atoms(sympy.log)}
 
 
-def _allowed(x: Any, strict: bool) -> bool:
-    value = sympy.N(x, 15)
+def _at(x: Any, point: dict[Any, Any], whole: bool) -> Any:
+    """A value; not by exact fractions, which may have millions of digits."""
+    return sympy.N(x.subs(point), _PRECISION) if whole else x.evalf(_PRECISION, subs=point)
+
+
+def _allowed(value: Any, strict: bool) -> bool:
     return bool(value.is_real and (value > 0 if strict else value >= 0))
 
 
@@ -198,8 +210,7 @@ def _real_roots(x: Any) -> Any:
 
 def _exact(x: Any) -> Any:
     """With decimals as the fractions that they spell."""
-    x = x.doit()
-    return sympy.nsimplify(x, rational=True) if x.has(sympy.Float) else x
+    return x.replace(lambda part: part.is_Float, lambda part: sympy.Rational(str(part))).doit()
 
 
 def _close(x: Any, y: Any) -> bool:

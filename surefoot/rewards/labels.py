@@ -45,7 +45,7 @@ def assignment(text: str) -> tuple[str, str, str]:
         return sides[-1], "".join(sides[0].split()), whole if has_letters(sides[-1]) else ""
     if len(sides) == 2 and _is_label(sides[1]) and not has_letters(sides[0]):
         return sides[0], sides[1], ""
-    if not has_letters(sides[0]):  # a sum that was written out
+    if not has_letters(sides[0] + sides[-1]):  # a sum that was written out
         return sides[-1], "", ""
     return text, "", whole if len(sides) == 2 else text
 

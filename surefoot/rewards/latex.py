@@ -70,6 +70,8 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\langle(?![A-Za-z])", "("),
         (r"\\rangle(?![A-Za-z])", ")"),
         (r"\\lg(?![A-Za-z])", r"\\log_{10}"),
+        (r"\\log_\{?\s*(?:\\mathrm\s*\{)?e\}?(?![A-Za-z])\}?", r"\\ln "),
+        (r"(?<=[0-9})])\s*(?:degrees?(?![A-Za-z])|(?<![温角])度)", "°"),
         (r"\\backslash(?![A-Za-z])", r"\\setminus "),
         (r"\\(?:l?vert|mid|rvert)(?![A-Za-z])", "|"),
         (r"\\colon(?![A-Za-z])|\{:\}", ":"),
@@ -101,9 +103,9 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     )
 )
 _WORDED = re.compile(
-    r"\\(?:text|textrm|textbf|textit|mathrm|mathbf|mathit|mathsf|rm|bf|mbox|operatorname)\s*\{([^{}]*)\}"
+    r"\\(?:text|textrm|textbf|textit|mathrm|mathbf|mathit|mathsf|rm|bf|mbox|operatorname)\s*\{((?:[^{}]|\{[^{}]*\})*)\}"
 )
-_FUNCTIONS = r"sqrt|sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|sinh|cosh|tanh|log|ln|exp|pi|infty|infinity|inf|alpha|beta|theta"
+_FUNCTIONS = r"sqrt|sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|sinh|cosh|tanh|log|ln|exp|pi|infty|[Ii]nfinity|inf|alpha|beta|theta"
 _PLAIN = re.compile(rf"(?<![A-Za-z\\])(?:{_FUNCTIONS})(?![A-Za-z])")
 _CHOSEN = re.compile(
     r"(?<![A-Za-z\\])C_\{?([0-9a-z]+)\}?\s*\^\{?([0-9a-z]+)\}?|(?<![A-Za-z\\])C\(([0-9]+)\s*,\s*([0-9]+)\)"
@@ -156,11 +158,11 @@ def spelled(text: str) -> str:
         text = pattern.sub(by, text)
     while (plain := _WORDED.sub(r" \1 ", text)) != text:
         text = plain
-    text = _PLAIN.sub(lambda match: "\\" + match[0].replace("infinity", "infty"), text).replace(r"\inf ", r"\infty ")
+    text = _PLAIN.sub(lambda match: "\\" + match[0].replace("infinity", "infty").replace("Infinity", "infty"), text).replace(r"\inf ", r"\infty ")
     text = _roots(text)
     text = re.sub(r"\s*\*\s*", r"\\cdot ", text)
-    text = _CHOSEN.sub(lambda match: r"\binom{%s}{%s}" % ((match[1], match[2]) if match[1] else (match[3], match[4])), text)
     text = _INNER_BLANKS.sub("", " ".join(text.split()))
+    text = _CHOSEN.sub(lambda match: r"\binom{%s}{%s}" % ((match[1], match[2]) if match[1] else (match[3], match[4])), text)
     return numbered(bare(text.lstrip("= ")))
 
 

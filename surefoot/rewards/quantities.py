@@ -18,7 +18,7 @@ _NAMES = {
     "degree ° 度": "°", "厘米 公分 centimeter centimetre": "cm", "毫米 millimeter millimetre": "mm", "分米 decimeter": "dm",
     "千米 公里 kilometer kilometre": "km", "千克 公斤 kilogram": "kg", "毫克 milligram": "mg", "毫升 milliliter millilitre": "mL",
     "公顷 hectare": "ha", "dollar usd us$ $ 美元 美金": "$", "euro eur € 欧元": "€", "£ gbp 英镑": "£", "¥ yuan rmb cny 元 人民币": "¥",
-    "yen jpy 日元 円": "yen", "cent": "cent", "pence": "pence", "角": "角", "celsiu": "°C", "fahrenheit": "°F", "°c 摄氏度": "°C", "°f 华氏度": "°F",
+    "yen jpy 日元 円": "yen", "cent": "cent", "pence": "pence", "角": "角", "celsiu °c °celsius 摄氏度 摄氏°": "°C", "fahrenheit °f °fahrenheit 华氏度 华氏°": "°F",
 }  # fmt: skip
 _KNOWN = {word: unit for words, unit in _NAMES.items() for word in words.split()}
 _SYMBOL = re.compile(
@@ -46,7 +46,7 @@ _MODULUS = re.compile(
 )
 _NUMBER = r"(?:.*[0-9}.)\]|]|.*\\pi)"
 _SPLIT = re.compile(rf"(?P<number>{_NUMBER})(?P<blank>\s*)(?P<unit>(?:\\(?:Omega|mu|cdot)|[A-Za-zµμΩ°/]|[^\W\d_a-zA-Z]).*)")
-_TOKEN = re.compile(r"\s*(\\cdot|\\Omega|\\mu ?[A-Za-z]+|°[A-Za-z]?|[A-Za-zµμΩ]+|[^\x00-\x7f°µμΩ/]+|[$/])\s*(?:\^\{?(-?[1-4])\}?)?\.?")
+_TOKEN = re.compile(r"\s*(\\cdot|\\Omega|\\mu ?[A-Za-z]+|°\s*(?:Celsius|Fahrenheit|[CF])?|[A-Za-zµμΩ]+|[^\x00-\x7f°µμΩ/]+|[$/])\s*(?:\^\{?(-?[1-4])\}?)?\.?")
 _NO_UNIT = frozenset(
     "or and not more less than squared cubed factorial dozen vs versus perhaps maybe mod modulo at least most over times plus minus "
     "power if when where but is choose noon midnight am pm oder und base with from until between".split()
@@ -138,7 +138,7 @@ def _known(text: str) -> str | None:
         if token is None:
             return None
         place = token.end()
-        word, power = token[1].strip(), int(token[2] or 1)
+        word, power = "".join(token[1].split()), int(token[2] or 1)
         lower = word.lower()
         if lower in ("\\cdot", "of"):
             continue

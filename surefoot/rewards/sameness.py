@@ -50,6 +50,7 @@ def _same_parts(gold: Value | Parts, given: Value | Parts, leaf: Leaf) -> bool:
     pair = {_kind(gold), _kind(given)}
     if pair == {"date"}:
         return all(a.text == b.text for a, b in zip(gold_items, items, strict=True))  # type: ignore[union-attr]
+    gold_items, items = (_in_order(a, b) for a, b in ((gold_items, given), (items, gold)))
     if pair in _ORDERED or ("list" in pair and _labelled(gold_items) and not _labelled(items)):
         return all(same(a, b, leaf) for a, b in zip(gold_items, items, strict=True))
     if pair <= {"list", "{}"} or pair <= {"list", "union"} or pair <= {"list", "one"} or pair <= {"{}", "one"} or pair in ({"except"}, {"piecewise"}):
@@ -59,6 +60,13 @@ def _same_parts(gold: Value | Parts, given: Value | Parts, leaf: Leaf) -> bool:
 
 def _labelled(items: tuple[Value | Parts, ...]) -> bool:
     return len({item.label for item in items if item.label}) == len(items) > 1
+
+
+def _in_order(items: tuple[Value | Parts, ...], other: Value | Parts) -> tuple[Value | Parts, ...]:
+    """``y = 2, x = 1`` by its letters, where the other is a tuple without any."""
+    if _labelled(items) and isinstance(other, Parts) and other.kind in ("()", "column") and not _labelled(other.items):
+        return tuple(sorted(items, key=lambda item: item.label))
+    return items
 
 
 def _same_unordered(gold: tuple[Value | Parts, ...], given: tuple[Value | Parts, ...], leaf: Leaf) -> bool:

@@ -39,6 +39,7 @@ _VECTOR = re.compile(r"\s*([+-]?)\s*([^ijk]*?)\s*([ijk])\s*")
 _PIECE = re.compile(r"^\s*(?:if|for|when|where|若|当)\s*|\s*时$")
 _COUNTED = re.compile(r"^(?:大约|总共|一共|共|约)(?=\s*[0-9])")
 _MINUS_PLUS = r"\mp"
+_PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])")
 _REALS = ("all real numbers", "all reals", "real numbers", "全体实数", "任意实数", "一切实数", "实数集")
 _NOTHING = (
     "no solution", "no solutions", "no real solution", "no real solutions", "none", "无解", "空集", "无实数解", "empty set",
@@ -93,7 +94,7 @@ def read(text: str) -> Value | Parts:
     if len(pieces) > 1:
         return _listed([read(piece) for piece in pieces])
     text = pieces[0] if pieces else text
-    if 1 <= text.count(r"\pm") <= 2:
+    if 1 <= len(_PLUS_MINUS.findall(text)) <= 2:
         return _both_signs(text)
     unions = _split(text, "", re.compile(r"\\cup(?![A-Za-z])"))
     if len(unions) > 1:
@@ -224,6 +225,9 @@ def _environment(text: str) -> Value | Parts | None:
     begin = text.find(r"\begin")
     if begin < 0:
         return None
+    label, equals, rest = text.partition("=")
+    if equals and len(label) < begin and (found := _environment(rest.strip())):
+        return replace(found, label="".join(label.split()))
     end = len(text)
     for left, right in (("(", ")"), ("[", "]"), ("|", "|")):
         if text[begin - 1 : begin] == left and text.endswith(right):
@@ -262,7 +266,7 @@ def _expanded(rows: list[list[str]]) -> str:
     if len(rows) == 1:
         return f"({rows[0][0]})"
     minors = [[row[:k] + row[k + 1 :] for row in rows[1:]] for k in range(len(rows))]
-    terms = [f"({rows[0][k]})({_expanded(minor)})" for k, minor in enumerate(minors)]
+    terms = [rf"({rows[0][k]})\cdot ({_expanded(minor)})" for k, minor in enumerate(minors)]
     return terms[0] + "".join(("-" if k % 2 else "+") + term for k, term in enumerate(terms[1:], start=1))
 
 
