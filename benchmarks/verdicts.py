@@ -1,6 +1,6 @@
 """How often the verifier 'math' judges wrongly: ``python benchmarks/verdicts.py [--file ...] [--alone] [--misses]``.
 
-The pairs are those of ``tests/rewards/data/verdicts.jsonl``, labelled by the rules of ``docs/verdicts.md``. Printed are, for
+The pairs are those of ``tests/rewards/data/verdicts/math.jsonl``, labelled by the rules of ``docs/verdicts.md``. Printed are, for
 each kind, how many of the right answers are refused and how many of the wrong ones taken; with ``--alone`` also by
 math-verify's own parsing and comparison; with ``--misses`` each pair that the verifier judges wrongly.
 """
@@ -20,7 +20,7 @@ from surefoot.rewards.base import Completion
 from surefoot.rewards.verifiers import make_verifier
 from surefoot.types import Prompt
 
-PAIRS = Path(__file__).parent.parent / "tests/rewards/data/verdicts.jsonl"
+PAIRS = Path(__file__).parent.parent / "tests/rewards/data/verdicts/math.jsonl"
 
 
 def ours(rows: list[dict[str, Any]]) -> list[bool]:

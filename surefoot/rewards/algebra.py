@@ -202,15 +202,19 @@ def _allowed(value: Any, strict: bool) -> bool:
 
 def _real_roots(x: Any) -> Any:
     """With the real odd roots of negative numbers: the cube root of -8 is -2."""
-    return x.replace(
-        lambda part: part.is_Pow and part.exp.is_Rational and part.exp.q > 1 and part.exp.q % 2 == 1 and not part.base.has(sympy.I),
-        lambda part: sympy.sign(part.base) ** part.exp.p * sympy.Abs(part.base) ** part.exp,
-    )
+
+
+    def odd(part: Any) -> bool:
+        return bool(part.is_Pow and part.exp.is_Rational and part.exp.q > 1 and part.exp.q % 2 and not part.base.has(sympy.I))
+
+    if not any(odd(part) for part in x.atoms(sympy.Pow)):
+        return x
+    return x.replace(odd, lambda part: sympy.sign(part.base) ** part.exp.p * sympy.Abs(part.base) ** part.exp)
 
 
 def _exact(x: Any) -> Any:
     """With decimals as the fractions that they spell."""
-    return x.replace(lambda part: part.is_Float, lambda part: sympy.Rational(str(part))).doit()
+    return x.xreplace({part: sympy.Rational(str(part)) for part in x.atoms(sympy.Float)}).doit()
 
 
 def _close(x: Any, y: Any) -> bool:
