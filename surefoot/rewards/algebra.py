@@ -27,7 +27,9 @@ _SCALES = (1, 7, sympy.Rational(1, 5), 60)
 _SHIFTS = 8
 _SIGNS = (lambda k: False, lambda k: True, lambda k: k % 2 == 0, lambda k: k % 2 == 1)  # which letters are negative
 _CONFIG = ConversionConfig(lowercase_symbols=False, interpret_as_mixed_fractions=False)
-_CIS = re.compile(r"(?<![A-Za-z\\])\\?cis\s*(?:\(((?:[^()]|\([^()]*\))*)\)|(\\frac\{[^{}]*\}\{[^{}]*\}|\\?[A-Za-z0-9]+))")
+_CIS = re.compile(
+    r"(?<![A-Za-z\\])\\?cis\s*(?:\(((?:[^()]|\([^()]*\))*)\)|(\\frac\{[^{}]*\}\{[^{}]*\}|\\?[A-Za-z0-9]+))"
+)
 _SIGN = re.compile(r"\\le(?![A-Za-z])|\\ge(?![A-Za-z])|<|>|(?<![<>!])=")
 
 
@@ -71,7 +73,11 @@ def _with_imaginary(a: Any, b: Any) -> tuple[Any, Any]:
     for one in (a, b):
         own = {symbol.name: symbol for symbol in one.free_symbols}
         for name in ("i", "j"):
-            if name in own and not names & ({"j", "k"} if name == "i" and own.keys() != {"i"} else set()) and (name == "i" or len(own) == 1):
+            if (
+                name in own
+                and not names & ({"j", "k"} if name == "i" and own.keys() != {"i"} else set())
+                and (name == "i" or len(own) == 1)
+            ):
                 one = one.subs(own[name], sympy.I)
         made.append(one)
     return made[0], made[1]
@@ -118,7 +124,7 @@ def _same_up_to_a_constant(a: Any, b: Any, positive: bool) -> bool:
         bare.append(one.subs(names[0], 0))
     if "C" not in {symbol.name for symbol in a.free_symbols} or bare[0].free_symbols != bare[1].free_symbols:
         return False
-    gaps = [x - y for x, y in islice(_at_points(*bare, positive), _ENOUGH)]
+    gaps = [x - y for x, y in islice(_at_points(bare[0], bare[1], positive), _ENOUGH)]
     return len(gaps) == _ENOUGH and all(abs(gap - gaps[0]) < sympy.Float(10) ** -35 for gap in gaps)
 
 
@@ -203,9 +209,10 @@ def _allowed(value: Any, strict: bool) -> bool:
 def _real_roots(x: Any) -> Any:
     """With the real odd roots of negative numbers: the cube root of -8 is -2."""
 
-
     def odd(part: Any) -> bool:
-        return bool(part.is_Pow and part.exp.is_Rational and part.exp.q > 1 and part.exp.q % 2 and not part.base.has(sympy.I))
+        return bool(
+            part.is_Pow and part.exp.is_Rational and part.exp.q > 1 and part.exp.q % 2 and not part.base.has(sympy.I)
+        )
 
     if not any(odd(part) for part in x.atoms(sympy.Pow)):
         return x

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import re
 
-_MONTHS = "january february march april may june july august september october november december".split()
+_MONTHS = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+]
 _MONTH = "|".join(f"{name[:3]}(?:{name[3:]})?" if len(name) > 3 else name for name in _MONTHS)
 _DAY = r"(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?"
 _DATES = tuple(

@@ -8,19 +8,24 @@ from surefoot.tasks.numerals import read_numeral
 
 _INDEX = r"(?:_(?:\{[^{}]*\}|\\?[A-Za-z0-9]+))?"
 _POWER = r"(?:\^(?:\{(?:-1|\\prime|\([0-9a-z]\)|\*)\}|\*))?"
-_NAME = rf"(?:\\?[A-Za-z]|\\(?:alpha|beta|gamma|delta|epsilon|varepsilon|theta|lambda|mu|omega|Omega|Delta|phi|varphi|rho|sigma|tau|angle\s*[A-Z\\a-z0-9]+)|[A-Z]{{2,}}){_INDEX}{_POWER}'*"
+_GREEK = "alpha|beta|gamma|delta|epsilon|varepsilon|theta|lambda|mu|omega|phi|varphi|rho|sigma|tau"
+_NAME = rf"(?:\\?[A-Za-z]|\\(?:{_GREEK}|Omega|Delta|angle\s*[A-Z\\a-z0-9]+)|[A-Z]{{2,}}){_INDEX}{_POWER}'*"
 _LABELS = re.compile(
     rf"{_NAME}(?:\s*\([^()=<>]*\))?|\\(?:angle|triangle|measuredangle|overline|vec|overrightarrow|bar|hat|tilde)\s*\{{?[\sA-Za-z0-9_]+\}}?|"
     rf"\|[A-Za-z]+\||\\frac\{{d\^?[0-9]?[a-z]\}}\{{d[a-z]\^?[0-9]?\}}|\([A-Za-z](?:_[0-9])?(?:\s*,\s*[A-Za-z](?:_[0-9])?)+\)|[A-Za-z]+(?:\s+[A-Za-z]+)*(?<=[A-Za-z]{{3}})|[^\x00-\x7f]+|"
     rf"\\(?:sin|cos|tan|cot|sec|csc)\s*\(?\\?[A-Za-z]+\)?|{_NAME}(?::{_NAME})+|\\?[A-Za-z]+(?:_\{{?[A-Za-z0-9]+\}}?)?'*"
 )
 _PRODUCT = re.compile(r"[a-z]{2}|[a-z]+(?![a-z]{2})[a-z]")
-_SAID = re.compile(r"(?P<label>[A-Za-z]+(?:\s+[A-Za-z]+)*)\s+(?:is|are|equals)\s*:?\s+(?!not\b)(?P<value>\S.*)|(?P<before>[^\W\d_a-zA-Z]+)(?:是|为)(?!非)(?P<after>[^\s].*)")
+_SAID = re.compile(
+    r"(?P<label>[A-Za-z]+(?:\s+[A-Za-z]+)*)\s+(?:is|are|equals)\s*:?\s+(?!not\b)(?P<value>\S.*)|(?P<before>[^\W\d_a-zA-Z]+)(?:是|为)(?!非)(?P<after>[^\s].*)"
+)
 _MEMBER = re.compile(rf"(?P<label>{_NAME})\s*(?:\\in(?![A-Za-z])|\\equiv(?![A-Za-z]))\s*(?P<value>.+)")
 _EQUALS = re.compile(r"(?<![<>!\\:])=(?!=)")
 _RELATED = re.compile(r"\\le(?![A-Za-z])|\\ge(?![A-Za-z])|<|>|=")
-_FUNCTION = re.compile(rf"(?P<name>[A-Za-z]\w?)\s*\([^()]*\)")
-_LETTER = re.compile(r"\\(?:alpha|beta|gamma|delta|epsilon|varepsilon|theta|lambda|mu|omega|phi|varphi|rho|sigma|tau)(?![A-Za-z])|(?<![A-Za-z\\])(?!(?:[ei])(?![A-Za-z]))[A-Za-z]+")
+_FUNCTION = re.compile(r"(?P<name>[A-Za-z]\w?)\s*\([^()]*\)")
+_LETTER = re.compile(
+    r"\\(?:alpha|beta|gamma|delta|epsilon|varepsilon|theta|lambda|mu|omega|phi|varphi|rho|sigma|tau)(?![A-Za-z])|(?<![A-Za-z\\])(?!(?:[ei])(?![A-Za-z]))[A-Za-z]+"
+)
 
 
 def assignment(text: str) -> tuple[str, str, str]:
@@ -70,7 +75,9 @@ def clash(one: str, other: str) -> bool:
     if first or second:
         function, plain = (first, other) if first else (second, one)
         return plain not in ("y", function["name"])  # type: ignore[index]
-    words = [len(re.sub("[^A-Za-z]", "", label)) > 3 or not label.isascii() for label in (one, other) if "\\" not in label]
+    words = [
+        len(re.sub("[^A-Za-z]", "", label)) > 3 or not label.isascii() for label in (one, other) if "\\" not in label
+    ]
     return len(words) < 2 or words[0] == words[1]
 
 

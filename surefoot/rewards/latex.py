@@ -105,7 +105,7 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 _WORDED = re.compile(
     r"\\(?:text|textrm|textbf|textit|mathrm|mathbf|mathit|mathsf|rm|bf|mbox|operatorname)\s*\{((?:[^{}]|\{[^{}]*\})*)\}"
 )
-_FUNCTIONS = r"sqrt|sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|sinh|cosh|tanh|log|ln|exp|pi|infty|[Ii]nfinity|inf|alpha|beta|theta"
+_FUNCTIONS = r"sqrt|sin|cos|tan|cot|sec|csc|arc(?:sin|cos|tan)|sinh|cosh|tanh|log|ln|exp|pi|infty|[Ii]nfinity|inf|alpha|beta|theta"
 _PLAIN = re.compile(rf"(?<![A-Za-z\\])(?:{_FUNCTIONS})(?![A-Za-z])")
 _CHOSEN = re.compile(
     r"(?<![A-Za-z\\])C_\{?([0-9a-z]+)\}?\s*\^\{?([0-9a-z]+)\}?|(?<![A-Za-z\\])C\(([0-9]+)\s*,\s*([0-9]+)\)"
@@ -151,18 +151,22 @@ def spelled(text: str) -> str:
     >>> spelled(r"$\dfrac12$."), spelled("½"), spelled(r"\text{ Yes }"), spelled("2*x**2")
     ('\\frac{1}{2}', '\\frac{1}{2}', 'Yes', '2\\cdot x^2')
     """
-    text = bare(text)[:LONGEST]
+    text = bare(text[:LONGEST])  # before anything that takes more than linear time
     text = _RAISED.sub(lambda match: f"^{{{match[0].translate(_SUPERSCRIPTS)}}}", text)
     text = "".join(_character(c) for c in text)
     for pattern, by in _REWRITES:
         text = pattern.sub(by, text)
     while (plain := _WORDED.sub(r" \1 ", text)) != text:
         text = plain
-    text = _PLAIN.sub(lambda match: "\\" + match[0].replace("infinity", "infty").replace("Infinity", "infty"), text).replace(r"\inf ", r"\infty ")
+    text = _PLAIN.sub(
+        lambda match: "\\" + match[0].replace("infinity", "infty").replace("Infinity", "infty"), text
+    ).replace(r"\inf ", r"\infty ")
     text = _roots(text)
     text = re.sub(r"\s*\*\s*", r"\\cdot ", text)
     text = _INNER_BLANKS.sub("", " ".join(text.split()))
-    text = _CHOSEN.sub(lambda match: r"\binom{%s}{%s}" % ((match[1], match[2]) if match[1] else (match[3], match[4])), text)
+    text = _CHOSEN.sub(
+        lambda match: r"\binom{%s}{%s}" % ((match[1], match[2]) if match[1] else (match[3], match[4])), text
+    )
     return numbered(bare(text.lstrip("= ")))
 
 

@@ -11,32 +11,52 @@ from dataclasses import dataclass
 
 _NAMES = {
     "meter metre 米": "m", "gram 克": "g", "second sec 秒": "s", "minute 分钟 分": "min", "hour hr 小时 时": "h",
-    "day 天 日": "day", "week 周 星期": "week", "month 月": "month", "year yr 年": "year", "liter litre 升": "L", "tonne ton 吨": "t",
+    "day 天 日": "day", "week 周 星期": "week", "month 月": "month", "year yr 年": "year",
+    "liter litre 升": "L", "tonne ton 吨": "t",
     "foot feet": "ft", "inch inche": "in", "yard": "yd", "mile": "mi", "pound lb": "lb", "ounce": "oz", "gallon": "gal",
     "joule 焦耳": "J", "newton 牛顿 牛": "N", "watt 瓦": "W", "volt 伏": "V", "ampere amp 安": "A", "ohm \\Omega Ω 欧姆": "ohm",
     "pascal": "Pa", "hertz": "Hz", "mole": "mol", "kelvin": "K", "coulomb": "C", "radian rad 弧度": "rad", "unit": "unit",
     "degree ° 度": "°", "厘米 公分 centimeter centimetre": "cm", "毫米 millimeter millimetre": "mm", "分米 decimeter": "dm",
     "千米 公里 kilometer kilometre": "km", "千克 公斤 kilogram": "kg", "毫克 milligram": "mg", "毫升 milliliter millilitre": "mL",
-    "公顷 hectare": "ha", "dollar usd us$ $ 美元 美金": "$", "euro eur € 欧元": "€", "£ gbp 英镑": "£", "¥ yuan rmb cny 元 人民币": "¥",
-    "yen jpy 日元 円": "yen", "cent": "cent", "pence": "pence", "角": "角", "celsiu °c °celsius 摄氏度 摄氏°": "°C", "fahrenheit °f °fahrenheit 华氏度 华氏°": "°F",
+    "公顷 hectare": "ha", "dollar usd us$ $ 美元 美金": "$", "euro eur € 欧元": "€", "£ gbp 英镑": "£",
+    "¥ yuan rmb cny 元 人民币": "¥",
+    "yen jpy 日元 円": "yen", "cent": "cent", "pence": "pence", "角": "角", 
+    "celsiu °c °celsius 摄氏度 摄氏°": "°C", "fahrenheit °f °fahrenheit 华氏度 华氏°": "°F",
 }  # fmt: skip
 _KNOWN = {word: unit for words, unit in _NAMES.items() for word in words.split()}
 _SYMBOL = re.compile(
-    r"(?:[µμnmcdkMGT]|\\mu ?)?(?:m|g|s|A|V|W|J|N|Pa|Hz|L|l|mol|K|C|F|T|Hz|eV|cal|bit|B)|min|h|ft|in|yd|mi|lb|oz|gal|t|ha|kWh|°[CF]?|"
-    r"atm|bar|rpm|dB|amu|u"
+    r"(?:[µμnmcdkMGT]|\\mu ?)?(?:m|g|s|A|V|W|J|N|Pa|Hz|L|l|mol|K|C|F|T|Hz|eV|cal|bit|B)|min|h|ft|in|yd|mi|lb|oz|gal|t|ha|"
+    r"kWh|°[CF]?|atm|bar|rpm|dB|amu|u"
 )
 _COMPOUND = {"mph": "mi/h", "kph": "km/h", "kmh": "km/h", "kmph": "km/h"}
 _ALIKE = ({"lb", "£"}, {"¥", "yen"})
 _SIGNS = r"\\?\$|€|£|¥|USD|US\s?\\?\$|EUR|GBP"
 _MONEY = re.compile(rf"(?P<sign>[+-]?)\s*(?P<unit>{_SIGNS})\s*(?P<number>[-0-9.(\\].*)")
-_MONEY_BEHIND = re.compile(rf"(?P<number>.*[0-9}}).])\s*(?P<unit>\\\$|\$|€|£|¥)")
+_MONEY_BEHIND = re.compile(r"(?P<number>.*[0-9}).])\s*(?P<unit>\\\$|\$|€|£|¥)")
 _PERCENT = re.compile(r"(.*?)\s*(?:\\?%|\\percent|\bpercent(?:age)?)")
 _BASE = re.compile(
-    r"\(?(?P<number>[0-9][0-9A-Fa-f]*)\)?\s*(?:_\s*\{?\s*(?P<base>[0-9]{1,2}|[a-z]+)\s*\}?|\(?\s*(?:in )?base[ -](?P<named>[0-9]{1,2}|[a-z]+)\s*\)?)"
+    r"\(?(?P<number>[0-9][0-9A-Fa-f]*)\)?\s*(?:_\s*\{?\s*(?P<base>[0-9]{1,2}|[a-z]+)\s*\}?|"
+    r"\(?\s*(?:in )?base[ -](?P<named>[0-9]{1,2}|[a-z]+)\s*\)?)"
 )
 _BASES = dict(
     zip(
-        "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen".split(),
+        [
+            "two",
+            "three",
+            "four",
+            "five",
+            "six",
+            "seven",
+            "eight",
+            "nine",
+            "ten",
+            "eleven",
+            "twelve",
+            "thirteen",
+            "fourteen",
+            "fifteen",
+            "sixteen",
+        ],
         range(2, 17),
         strict=True,
     )
@@ -45,14 +65,62 @@ _MODULUS = re.compile(
     r"(?P<number>.+?)\s*(?:\\pmod|\\bmod|\\mod|\(\s*\\?mod|(?<![A-Za-z\\])mod)\s*\{?\s*(?P<modulus>[0-9]+)\s*\}?\s*\)?"
 )
 _NUMBER = r"(?:.*[0-9}.)\]|]|.*\\pi)"
-_SPLIT = re.compile(rf"(?P<number>{_NUMBER})(?P<blank>\s*)(?P<unit>(?:\\(?:Omega|mu|cdot)|[A-Za-zµμΩ°/]|[^\W\d_a-zA-Z]).*)")
-_TOKEN = re.compile(r"\s*(\\cdot|\\Omega|\\mu ?[A-Za-z]+|°\s*(?:Celsius|Fahrenheit|[CF])?|[A-Za-zµμΩ]+|[^\x00-\x7f°µμΩ/]+|[$/])\s*(?:\^\{?(-?[1-4])\}?)?\.?")
+_SPLIT = re.compile(
+    rf"(?P<number>{_NUMBER})(?P<blank>\s*)(?P<unit>(?:\\(?:Omega|mu|cdot)|[A-Za-zµμΩ°/]|[^\W\d_a-zA-Z]).*)"
+)
+_TOKEN = re.compile(
+    r"\s*(\\cdot|\\Omega|\\mu ?[A-Za-z]+|°\s*(?:Celsius|Fahrenheit|[CF])?|[A-Za-zµμΩ]+|"
+    r"[^\x00-\x7f°µμΩ/]+|[$/])\s*(?:\^\{?(-?[1-4])\}?)?\.?"
+)
 _NO_UNIT = frozenset(
-    "or and not more less than squared cubed factorial dozen vs versus perhaps maybe mod modulo at least most over times plus minus "
-    "power if when where but is choose noon midnight am pm oder und base with from until between".split()
+    [
+        "or",
+        "and",
+        "not",
+        "more",
+        "less",
+        "than",
+        "squared",
+        "cubed",
+        "factorial",
+        "dozen",
+        "vs",
+        "versus",
+        "perhaps",
+        "maybe",
+        "mod",
+        "modulo",
+        "at",
+        "least",
+        "most",
+        "over",
+        "times",
+        "plus",
+        "minus",
+        "power",
+        "if",
+        "when",
+        "where",
+        "but",
+        "is",
+        "choose",
+        "noon",
+        "midnight",
+        "am",
+        "pm",
+        "oder",
+        "und",
+        "base",
+        "with",
+        "from",
+        "until",
+        "between",
+    ]
 )
 _NO_CHINESE_UNIT = re.compile("[或和且非不约大小多少至到以余除加减乘倍半百千万亿]")
-_LETTER = re.compile(r"\\(?!sqrt|frac|pi|cdot|times|left|right|ln|log|sin|cos|tan|overline|circ)[A-Za-z]+|(?<![\\A-Za-z])[A-Za-z]+")
+_LETTER = re.compile(
+    r"\\(?!sqrt|frac|pi|cdot|times|left|right|ln|log|sin|cos|tan|overline|circ)[A-Za-z]+|(?<![\\A-Za-z])[A-Za-z]+"
+)
 _TRIG = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])|(?<![A-Za-z])cis")
 _MINUTES = re.compile(r"([0-9]+)\s*°\s*([0-9]{1,2})\s*'(?:\s*([0-9]{1,2})\s*(?:''|\"))?")
 _TURNED = re.compile(r"([0-9]+(?:\.[0-9]+)?|\\frac\{[^{}]*\}\{[^{}]*\})\s*°")
@@ -122,7 +190,11 @@ def _unit(number: str, blank: str, text: str) -> str:
     words = re.sub(r"[^\w\s]", " ", text).split()
     if not words or len(words) > 6 or not re.fullmatch(r"[-+]?[0-9.,\s]+|.*\\frac\{[0-9]+\}\{[0-9]+\}", number):
         return ""
-    if any(word.lower() in _NO_UNIT for word in words) or _NO_CHINESE_UNIT.search(text) or re.search("[0-9=<>^_]", text):
+    if (
+        any(word.lower() in _NO_UNIT for word in words)
+        or _NO_CHINESE_UNIT.search(text)
+        or re.search("[0-9=<>^_]", text)
+    ):
         return ""
     if any(len(word) < 3 and word.isascii() and word.lower() not in ("of", "to", "in") for word in words):
         return ""
@@ -155,7 +227,11 @@ def _known(text: str) -> str | None:
             head, _, tail = word.partition("每")
             names = [head, tail] if tail else [word]
             for turn, name in enumerate(names):
-                found = name if _SYMBOL.fullmatch(name) else _KNOWN.get(name.lower(), _KNOWN.get(name.lower().removesuffix("s")))
+                found = (
+                    name
+                    if _SYMBOL.fullmatch(name)
+                    else _KNOWN.get(name.lower(), _KNOWN.get(name.lower().removesuffix("s")))
+                )
                 if found is None:
                     return None
                 last = {"l": "L", "ml": "mL"}.get(found, found)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from surefoot.rewards.labels import clash
+from surefoot.rewards.parts import Parts, Value
 from surefoot.rewards.quantities import alike
-from surefoot.rewards.structure import Parts, Value
 
 Leaf = Callable[[str, str], bool]
 """(gold, given) -> whether two values are the same."""
@@ -30,7 +30,10 @@ def same(gold: Value | Parts, given: Value | Parts, leaf: Leaf) -> bool:
     if _kind(gold) == "time" and _kind(given) == "time":
         a, b = ({item.text for item in one.items[:-1]} for one in (gold, given))  # type: ignore[union-attr]
         return a == b or (len(a) != len(b) and bool(a & b))
-    if {_kind(gold), _kind(given)} <= {"ratio", "time", "to", "one"} and {_kind(gold), _kind(given)} & {"ratio", "time"}:
+    if {_kind(gold), _kind(given)} <= {"ratio", "time", "to", "one"} and {_kind(gold), _kind(given)} & {
+        "ratio",
+        "time",
+    }:
         return _same_ratio(_terms(gold), _terms(given), leaf)
     return _same_parts(gold, given, leaf)
 
@@ -53,7 +56,13 @@ def _same_parts(gold: Value | Parts, given: Value | Parts, leaf: Leaf) -> bool:
     gold_items, items = (_in_order(a, b) for a, b in ((gold_items, given), (items, gold)))
     if pair in _ORDERED or ("list" in pair and _labelled(gold_items) and not _labelled(items)):
         return all(same(a, b, leaf) for a, b in zip(gold_items, items, strict=True))
-    if pair <= {"list", "{}"} or pair <= {"list", "union"} or pair <= {"list", "one"} or pair <= {"{}", "one"} or pair in ({"except"}, {"piecewise"}):
+    if (
+        pair <= {"list", "{}"}
+        or pair <= {"list", "union"}
+        or pair <= {"list", "one"}
+        or pair <= {"{}", "one"}
+        or pair in ({"except"}, {"piecewise"})
+    ):
         return _same_unordered(gold_items, items, leaf)
     return len(pair) == 1 and all(same(a, b, leaf) for a, b in zip(gold_items, items, strict=True))
 
@@ -120,7 +129,9 @@ def _same_value(gold: Value, given: Value, leaf: Leaf) -> bool:
 
 def _congruent(gold: Value, given: Value) -> bool:
     texts = [one.text.replace(" ", "") for one in (gold, given)]
-    if not all(text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() and len(text) < 100 for text in texts):
+    if not all(
+        text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() and len(text) < 100 for text in texts
+    ):
         return False
     modulus = int(gold.unit.removeprefix("mod "))
     return modulus > 0 and (int(texts[0]) - int(texts[1])) % modulus == 0

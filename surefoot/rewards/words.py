@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
-_ONES = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen"
-).split()
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+# fmt: off
+_ONES = [
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
+    "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+]
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+# fmt: on
 _VALUES = {word: value for value, word in enumerate(_ONES)} | {
     word: 10 * value for value, word in enumerate(_TENS, start=2)
 }
@@ -18,7 +20,9 @@ _ENGLISH = re.compile(
 _CHINESE_ONES = "零一二三四五六七八九"
 _CHINESE = re.compile(rf"([一二三四五六七八九])?(十)?([{_CHINESE_ONES}])?")
 _TIMES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12, "百": 2, "千": 3, "万": 4, "亿": 8}
-_LARGE = re.compile(r"([0-9][0-9,]*(?:\.[0-9]+)?)\s*(?:(hundred|thousand|million|billion|trillion)(?![A-Za-z])|([百万亿]|千(?![米克瓦])))")
+_LARGE = re.compile(
+    r"([0-9][0-9,]*(?:\.[0-9]+)?)\s*(?:(hundred|thousand|million|billion|trillion)(?![A-Za-z])|([百万亿]|千(?![米克瓦])))"
+)
 
 
 def numbered(text: str) -> str:
