@@ -129,7 +129,7 @@ def _unit(number: str, blank: str, text: str) -> str:
     if found is not None:
         return found
     words = re.sub(r"[^\w\s]", " ", text).split()
-    if not words or len(words) > 6 or not re.fullmatch(r"[-+]?[0-9.,\s]+|.*\\frac\{[0-9]+\}\{[0-9]+\}", number):
+    if "\\" in text or not words or len(words) > 6 or not re.fullmatch(r"[-+]?[0-9.,\s]+|.*\\frac\{[0-9]+\}\{[0-9]+\}", number):
         return ""
     if (
         any(word.lower() in _NO_UNIT for word in words)
