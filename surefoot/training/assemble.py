@@ -6,13 +6,14 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 from surefoot.algorithms.algorithm import Algorithm
 from surefoot.errors import AlgorithmError
 from surefoot.evaluation.evaluate import Evaluation, evaluate
-from surefoot.policy.loading import Policy, load_policy
+from surefoot.policy.loading import Policy, load_policy, save_policy
 from surefoot.policy.reward_model import make_reward_model
 from surefoot.rewards.base import Completion, Reward
 from surefoot.rewards.build import build_reward
@@ -85,6 +86,10 @@ class Parts:
             interrupt=self.sampling.interrupt,
         )
 
+    def save(self, folder: Path) -> None:
+        """Write the policy as it is now, with all that ends its completions, see :func:`save_policy`."""
+        save_policy(self.policy, folder, self.sampling.stop_ids)
+
 
 def assemble(config: RunConfig | SftConfig, *, task: Task | None = None, reward: Reward | None = None) -> Parts:
     """Load the policy, build the task and the reward, render the held-out prompts, and check that prompts fit."""
@@ -109,7 +114,7 @@ def assemble(config: RunConfig | SftConfig, *, task: Task | None = None, reward:
         top_p=rollout.top_p,
         top_k=rollout.top_k,
         max_new_tokens=rollout.max_new_tokens,
-        stop_ids=tuple(sorted({*policy.stop_ids, *stop})),
+        stop_ids=tuple(sorted({*policy.stop_ids, renderer.end, *stop})),
         top_logprobs=0 if algorithm is None else algorithm.top_logprobs,
         interrupt=None if algorithm is None else interruption(algorithm, renderer, rollout.max_new_tokens),
     )

@@ -18,7 +18,7 @@ from surefoot.algorithms.algorithm import Algorithm
 from surefoot.files import write_atomic
 from surefoot.policy.allocator import keep_freed_memory, objects_at_rest
 from surefoot.policy.critic import make_critic, save_critic
-from surefoot.policy.loading import Policy, save_policy
+from surefoot.policy.loading import Policy
 from surefoot.rewards.base import Reward, notes_of
 from surefoot.rewards.compose import Composed
 from surefoot.tasks.base import Task
@@ -155,7 +155,7 @@ def _run(
                     store(folder, learner, state, config.checkpoint)
             journal.end_step()
         with clock.phase("save"):
-            save_policy(parts.policy, folder.path / "model")
+            parts.save(folder.path / "model")
             if learner.critic is not None:
                 save_critic(learner.critic.critic, folder.path / "critic")
         return RunResult(folder.path, journal.finish())
