@@ -53,7 +53,9 @@ def generation(model: Any, tokenizer: Any, stop_ids: Collection[int]) -> Generat
         kept["eos_token_id"] = ends[0] if len(ends) == 1 else ends
     if "pad_token_id" not in kept:
         named = (getattr(model.config.get_text_config(), "pad_token_id", None), tokenizer.pad_token_id, *ends)
-        kept |= {"pad_token_id": pad for pad in [next((one for one in named if one is not None), None)] if pad is not None}
+        kept |= {
+            "pad_token_id": pad for pad in [next((one for one in named if one is not None), None)] if pad is not None
+        }
     return GenerationConfig(**kept)
 
 

@@ -22,7 +22,8 @@ from surefoot.rewards.grade import grade
 from surefoot.rollout.engine import Engine, Interruption, Sampling, check_sampling
 from surefoot.rollout.local import LocalEngine
 from surefoot.tasks.base import Task
-from surefoot.tasks.build import build_task, fingerprint
+from surefoot.tasks.build import build_task
+from surefoot.tasks.fingerprint import task_fingerprint
 from surefoot.tasks.render import OPEN, Renderer
 from surefoot.training.config import RunConfig, SftConfig
 from surefoot.types import Prompt, Sample, Score
@@ -95,14 +96,14 @@ def assemble(config: RunConfig | SftConfig, *, task: Task | None = None, reward:
     """Load the policy, build the task and the reward, render the held-out prompts, and check that prompts fit."""
     task = task or build_task(config.task)
     if not task.fingerprint:  # a task made by hand
-        task = replace(task, fingerprint=fingerprint(task.train, task.heldout))
+        task = replace(task, fingerprint=task_fingerprint(task))
     algorithm = config.algorithm.build() if isinstance(config, RunConfig) else None
     exact = algorithm is not None and algorithm.head()
     policy = load_policy(config.model.model_copy(update={"head_float32": True}) if exact else config.model)
     renderer = Renderer(policy.tokenizer, config.task, task.shots)
     fitting = renderer.fit(task)
     if (fitting.train, fitting.heldout) != (task.train, task.heldout):
-        fitting = replace(fitting, fingerprint=fingerprint(fitting.train, fitting.heldout))
+        fitting = replace(fitting, fingerprint=task_fingerprint(fitting))
     task = fitting
     for note in task.notes:
         warnings.warn(note, stacklevel=2)

@@ -242,7 +242,11 @@ def test_stop_texts_of_the_run_stop_the_saved_model(llama: Path, tmp_path: Path)
     assert [tokenizer().decode(ids) for ids in found.values()] == ["rot", "blau", "lindgru"]
     # Read by Surefoot, with and without the stop texts, it stops at the same places.
     for over in ({}, {"rollout": {"max_new_tokens": BUDGET, "stop": ["t", "u"]}}):
-        config = {"model": model_of(run / "model"), "evaluation": {"problems": 3}, "rollout": {"max_new_tokens": BUDGET}}
+        config = {
+            "model": model_of(run / "model"),
+            "evaluation": {"problems": 3},
+            "rollout": {"max_new_tokens": BUDGET},
+        }
         again = api.evaluate(run / "model", {**config, **over}, task=task(), reward=right())
         assert {sample.prompt_id: sample.ids[sample.mask].tolist() for (sample,) in again.samples} == found
 
