@@ -51,11 +51,11 @@ def generation(model: Any, tokenizer: Any, stop_ids: Collection[int]) -> Generat
     ends = in_order(getattr(base, "eos_token_id", None), stop_ids)
     if ends:
         kept["eos_token_id"] = ends[0] if len(ends) == 1 else ends
-    if "pad_token_id" not in kept:
-        named = (getattr(model.config.get_text_config(), "pad_token_id", None), tokenizer.pad_token_id, *ends)
-        kept |= {
-            "pad_token_id": pad for pad in [next((one for one in named if one is not None), None)] if pad is not None
-        }
+    # The config of the model keeps its own: there it decides which row of the embedding is not trained.
+    named = (getattr(model.config.get_text_config(), "pad_token_id", None), tokenizer.pad_token_id, *ends)
+    pad = next((one for one in named if one is not None), None)
+    if pad is not None:
+        kept.setdefault("pad_token_id", pad)
     return GenerationConfig(**kept)
 
 

@@ -65,6 +65,7 @@ def _plain(value: Any) -> Any:
     name = f"{type(value).__module__}.{type(value).__qualname__}"
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [name, {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}]
-    if type(value).__repr__ is object.__repr__:
+    text = repr(value)
+    if text == object.__repr__(value):  # it says nothing but where it lies
         return [name, getattr(value, "__dict__", {})]
-    return _ADDRESS.sub("", repr(value))
+    return _ADDRESS.sub("", text)

@@ -123,7 +123,10 @@ def ended_before(folder: RunFolder, state: RunState, ended: str) -> str:
         "prompts": ("no prompt is left to sample", "set another 'name' and give it other prompts"),
     }
     why, how = reasons.get(ended, (f"{ended} is used up", f"raise {ended}"))
-    return f"the run {folder.path} was finished before, at step {state.step} ({why}), and nothing was trained now: to go on, {how}"
+    return (
+        f"the run {folder.path} was finished before, at step {state.step} ({why}), and nothing was trained now: "
+        f"to go on, {how}"
+    )
 
 
 def _mend_timings(folder: RunFolder, step: int) -> None:
