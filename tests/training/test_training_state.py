@@ -275,7 +275,6 @@ def test_states_of_an_older_format_are_refused(tmp_path: Path) -> None:
     assert states.newest(tmp_path) == path  # it is whole, only not ours: nothing is removed
     message = refused(path, some_parts(2, "model"))
     assert "has format 1, and this version of Surefoot reads 3: go on with the version that wrote it" in message
-    )
 
 
 # Through a run folder
