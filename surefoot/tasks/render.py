@@ -26,6 +26,9 @@ class Renderer:
         config: ``template``, ``system``, the wording ``prompt``, what opens the answer (``think``) and the budget.
         shots: worked examples, (problem, completion text), that stand before every prompt.
 
+    Attributes:
+        end: the token that a demonstration ends with.
+
     Raises:
         DataError: the options and the tokenizer do not fit together, or its chat template does not end where the
             assistant begins.
@@ -51,9 +54,9 @@ class Renderer:
                 "task.template_options are given, but prompts are written without a chat template: leave them out"
             )
         if self.chat:
-            self._end = self._end_of_turn()
+            self.end = self._end_of_turn()
         elif tokenizer.eos_token_id is not None:
-            self._end = int(tokenizer.eos_token_id)
+            self.end = int(tokenizer.eos_token_id)
         else:
             raise DataError("the tokenizer has no end-of-sequence token: a completion could never end")
         self._bos = self._leading_bos()
@@ -134,7 +137,7 @@ class Renderer:
             raise DataError(f"a demonstration cannot be used: {trouble}")
         if text.lstrip().startswith(OPEN) and self.opens_thought:
             text = text.lstrip().removeprefix(OPEN).removeprefix("\n")
-        return np.asarray([*self._encode(text), self._end], dtype=np.int64)
+        return np.asarray([*self._encode(text), self.end], dtype=np.int64)
 
     def decode(self, sample: Sample) -> str:
         """The text of the completion: what the policy wrote, and what was forced on it where its thinking was ended.

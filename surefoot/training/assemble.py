@@ -6,13 +6,14 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 from surefoot.algorithms.algorithm import Algorithm
 from surefoot.errors import AlgorithmError
 from surefoot.evaluation.evaluate import Evaluation, evaluate
-from surefoot.policy.loading import Policy, load_policy
+from surefoot.policy.loading import Policy, load_policy, save_policy
 from surefoot.policy.reward_model import make_reward_model
 from surefoot.rewards.base import Completion, Reward
 from surefoot.rewards.build import build_reward
@@ -21,7 +22,8 @@ from surefoot.rewards.grade import grade
 from surefoot.rollout.engine import Engine, Interruption, Sampling, check_sampling
 from surefoot.rollout.local import LocalEngine
 from surefoot.tasks.base import Task
-from surefoot.tasks.build import build_task, fingerprint
+from surefoot.tasks.build import build_task
+from surefoot.tasks.fingerprint import task_fingerprint
 from surefoot.tasks.render import OPEN, Renderer
 from surefoot.training.config import RunConfig, SftConfig
 from surefoot.types import Prompt, Sample, Score
@@ -85,19 +87,23 @@ class Parts:
             interrupt=self.sampling.interrupt,
         )
 
+    def save(self, folder: Path) -> None:
+        """Write the policy as it is now, with all that ends its completions, see :func:`save_policy`."""
+        save_policy(self.policy, folder, self.sampling.stop_ids)
+
 
 def assemble(config: RunConfig | SftConfig, *, task: Task | None = None, reward: Reward | None = None) -> Parts:
     """Load the policy, build the task and the reward, render the held-out prompts, and check that prompts fit."""
     task = task or build_task(config.task)
     if not task.fingerprint:  # a task made by hand
-        task = replace(task, fingerprint=fingerprint(task.train, task.heldout))
+        task = replace(task, fingerprint=task_fingerprint(task))
     algorithm = config.algorithm.build() if isinstance(config, RunConfig) else None
     exact = algorithm is not None and algorithm.head()
     policy = load_policy(config.model.model_copy(update={"head_float32": True}) if exact else config.model)
     renderer = Renderer(policy.tokenizer, config.task, task.shots)
     fitting = renderer.fit(task)
     if (fitting.train, fitting.heldout) != (task.train, task.heldout):
-        fitting = replace(fitting, fingerprint=fingerprint(fitting.train, fitting.heldout))
+        fitting = replace(fitting, fingerprint=task_fingerprint(fitting))
     task = fitting
     for note in task.notes:
         warnings.warn(note, stacklevel=2)
@@ -109,7 +115,7 @@ def assemble(config: RunConfig | SftConfig, *, task: Task | None = None, reward:
         top_p=rollout.top_p,
         top_k=rollout.top_k,
         max_new_tokens=rollout.max_new_tokens,
-        stop_ids=tuple(sorted({*policy.stop_ids, *stop})),
+        stop_ids=tuple(sorted({*policy.stop_ids, renderer.end, *stop})),
         top_logprobs=0 if algorithm is None else algorithm.top_logprobs,
         interrupt=None if algorithm is None else interruption(algorithm, renderer, rollout.max_new_tokens),
     )
