@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from . import kernel
 
 _ALL = kernel.NEWUSER | kernel.NEWNS | kernel.NEWPID | kernel.NEWNET | kernel.NEWIPC | kernel.NEWUTS
-_DEVICES = ("null", "zero", "urandom")
+_DEVICES = ("null", "urandom")  # not "zero": to map it is shared memory that no limit counts
 _MOUNT_SETATTR = 442
 _RECURSIVE = 0x8000
 _READ_ONLY = 1 | 2 | 4  # and no set-user-id programs, no devices

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import checker, confine, folder, kernel, program, root
+from . import checker, confine, folder, held, kernel, program, root
 from .frames import LARGEST, Closed, read_exactly, read_frame, write_frame
 
 TICK = 0.05  # seconds between two looks at how full the folder is
@@ -86,12 +86,13 @@ def run(inlet: int, outlet: int, spec: Mapping[str, Any]) -> None:
             os.close(children[1].job)
         outputs = {ends[name][0]: (name, bytearray()) for name in ("stdout", "stderr", "report", "verdict")}
         watch = Watch(limits, outputs, stdin=job["stdin"].encode("latin-1"), stdin_fd=ends["stdin"][1])
-        reply = _watch(watch, children, inlet, None if spec["namespaces"] else place)
+        reply = _watch(watch, children, inlet, None if spec["namespaces"] else spec)
     finally:
         _end_all(spec, children)
         if not spec["namespaces"]:
-            with contextlib.suppress(OSError):  # what resists goes with the worker's folder
-                folder.remove(place)
+            for name in os.listdir(spec["folder"]):
+                with contextlib.suppress(OSError):  # what resists goes with the worker's folder
+                    folder.remove(os.path.join(spec["folder"], name))
     write_frame(outlet, reply)
 
 
@@ -140,7 +141,7 @@ def _await(children: list[Child], ends: Mapping[str, tuple[int, int]]) -> None:
             raise RuntimeError("the program could not be confined: " + (first + rest).decode(errors="replace"))
 
 
-def _watch(watch: Watch, children: list[Child], inlet: int, place: str | None) -> dict[str, Any]:
+def _watch(watch: Watch, children: list[Child], inlet: int, watched: Mapping[str, Any] | None) -> dict[str, Any]:
     began = time.monotonic()
     deadline = began + watch.limits["seconds"]
     poll = select.poll()
@@ -157,7 +158,7 @@ def _watch(watch: Watch, children: list[Child], inlet: int, place: str | None) -
         if remaining <= 0:
             watch.outcome = "timeout"
             break
-        wait = remaining if place is None else min(remaining, TICK)
+        wait = remaining if watched is None else min(remaining, TICK)
         for fd, _ in poll.poll(wait * 1000):
             if fd == inlet:
                 raise Closed("nobody waits for the reply")
@@ -167,18 +168,22 @@ def _watch(watch: Watch, children: list[Child], inlet: int, place: str | None) -
                 _feed(watch, poll)
             elif not _drain(watch, fd):
                 poll.unregister(fd)
-        if place is not None and not watch.outcome:
-            watch.outcome = _excess(watch.limits, place, children[0].pid)
+        if watched is not None and not watch.outcome:
+            watch.outcome = _excess(watch.limits, watched, children[0].pid)
     seconds = time.monotonic() - began
     return _settle(watch, children[0], seconds, watch.outcome == "timeout")
 
 
-def _excess(limits: Mapping[str, Any], place: str, pid: int) -> str:
+def _excess(limits: Mapping[str, Any], spec: Mapping[str, Any], pid: int) -> str:
     """The limit that is exceeded, of those that the kernel does not count here."""
-    size, entries = folder.used(place, limits["entries"])
-    if size > limits["disk"] or entries > limits["entries"]:
-        return "disk"
-    with contextlib.suppress(OSError):
+    with held.stopped(pid) as alive:
+        if not alive:
+            return ""
+        size, entries = folder.used(spec["folder"], limits["entries"] + 1)
+        if spec["landlock"] or not spec["filter"]:
+            size += held.deleted(pid, spec["folder"], limits["disk"])
+        if size > limits["disk"] or entries > limits["entries"] + 1:  # its own folder is one
+            return "disk"
         if len(os.listdir(f"/proc/{pid}/task")) > limits["threads"] + 1:
             return "threads"
     return ""
