@@ -34,11 +34,11 @@ _MODULES = [
     "folder",
     "held",
     "root",
+    "stand_ins",
     "confine",
     "program",
     "checker",
     "supervise",
-    "stand_ins",
     "zygote",
 ]  # each after those that it imports
 _BOOT = """

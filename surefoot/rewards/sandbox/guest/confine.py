@@ -10,7 +10,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import filter, kernel, landlock, root
+from . import filter, kernel, landlock, root, stand_ins
 
 Limits = Mapping[str, Any]
 FILES = 64  # open at once: each may have a buffer in the kernel, which no other limit counts
@@ -50,7 +50,8 @@ def confine(spec: Mapping[str, Any], limits: Limits, folder: str, writable: Sequ
     if spec["landlock"]:
         landlock.restrict([*spec["readable"], "/dev/urandom"], [*writable, "/dev/null"])
     kernel.drop_capabilities()
-    filter.install(forks=limits["processes"] > 1, own_world=bool(spec["namespaces"]), sockets=bool(spec["sockets"]))
+    stand_ins.forks = limits["processes"] > 1
+    filter.install(forks=stand_ins.forks, own_world=bool(spec["namespaces"]), sockets=bool(spec["sockets"]))
 
 
 def set_limits(limits: Limits, alone: bool) -> None:

@@ -53,15 +53,24 @@ def deleted(pid: int, folder: str, largest: int) -> int:
     """
     sizes: dict[int, int] = {}
     with as_user_of(pid):
-        files = f"/proc/{pid}/fd"
-        for name in os.listdir(files):
+        thread, maps = _living(pid)
+        for name in os.listdir(f"{thread}/fd"):
             with contextlib.suppress(FileNotFoundError):
-                state = os.stat(os.path.join(files, name))
+                state = os.stat(f"{thread}/fd/{name}")
                 if stat.S_ISREG(state.st_mode) and state.st_nlink == 0:
                     sizes[state.st_ino] = state.st_blocks * 512
-        with open(f"/proc/{pid}/maps", "rb") as maps:
-            for line in maps:
-                words = line.rstrip(b"\n").split(None, 5)
-                if len(words) == 6 and words[5].startswith(folder.encode() + b"/") and words[5].endswith(b" (deleted)"):
-                    sizes.setdefault(int(words[4]), largest + 1)
+    for line in maps:
+        words = line.split(None, 5)
+        if len(words) == 6 and words[5].startswith(folder.encode() + b"/") and words[5].endswith(b" (deleted)"):
+            sizes.setdefault(int(words[4]), largest + 1)
     return sum(sizes.values())
+
+
+def _living(pid: int) -> tuple[str, list[bytes]]:
+    """The folder of a thread that has not ended, and the mappings of memory: the first thread may end before others."""
+    for thread in os.scandir(f"/proc/{pid}/task"):
+        with open(f"{thread.path}/maps", "rb") as file:
+            maps = file.read().splitlines()
+        if maps:
+            return thread.path, maps
+    raise ProcessLookupError(pid)

@@ -10,21 +10,34 @@ import tempfile
 from collections.abc import Iterable
 from typing import Any
 
-_mmap = mmap.mmap
+forks = False  # whether there may be a process to share memory with
+_BOTH = mmap.PROT_READ | mmap.PROT_WRITE
 
 
 class Mapping(mmap.mmap):
-    """Shared memory without a file is one with a file that has no name: it counts as disk, where other memory counts."""
+    """Shared memory without a file, which no limit counts: a program alone gets memory that is not shared, and several
+    processes share a file without a name, which counts as disk."""
 
-    def __new__(cls, fileno: int, length: int, *arguments: Any, **options: Any) -> Mapping:
-        flags = arguments[0] if arguments else options.get("flags", mmap.MAP_SHARED)
-        if fileno != -1 or not flags & mmap.MAP_SHARED:
-            return super().__new__(cls, fileno, length, *arguments, **options)
-        with tempfile.TemporaryFile() as file:
-            file.truncate(length)
-            flags &= ~mmap.MAP_ANONYMOUS
-            options["flags"] = flags
-            return super().__new__(cls, file.fileno(), length, *arguments[1:], **options)
+    def __new__(
+        cls,
+        fileno: int,
+        length: int,
+        flags: int = mmap.MAP_SHARED,
+        prot: int = _BOTH,
+        access: int = mmap.ACCESS_DEFAULT,
+        *offset: int,
+        **more: Any,
+    ) -> Mapping:
+        if fileno != -1 or not flags & mmap.MAP_SHARED or access == mmap.ACCESS_COPY:
+            return super().__new__(cls, fileno, length, flags, prot, access, *offset, **more)
+        if forks:
+            with tempfile.TemporaryFile() as file:
+                file.truncate(length)
+                flags &= ~mmap.MAP_ANONYMOUS
+                return super().__new__(cls, file.fileno(), length, flags, prot, access, *offset, **more)
+        flags = flags & ~3 | mmap.MAP_PRIVATE  # two bits: shared, private, or shared and checked
+        prot = mmap.PROT_READ if access == mmap.ACCESS_READ else prot
+        return super().__new__(cls, fileno, length, flags, prot, mmap.ACCESS_DEFAULT, *offset, **more)
 
 
 def _sendmsg(

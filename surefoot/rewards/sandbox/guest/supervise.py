@@ -179,14 +179,18 @@ def _excess(limits: Mapping[str, Any], spec: Mapping[str, Any], pid: int) -> str
     with held.stopped(pid) as alive:
         if not alive:
             return ""
-        size, entries = folder.used(spec["folder"], limits["entries"] + 1)
-        if spec["landlock"] or not spec["filter"]:
-            size += held.deleted(pid, spec["folder"], limits["disk"])
-        if size > limits["disk"] or entries > limits["entries"] + 1:  # its own folder is one
-            return "disk"
-        if len(os.listdir(f"/proc/{pid}/task")) > limits["threads"] + 1:
-            return "threads"
-    return ""
+        try:
+            size, entries = folder.used(spec["folder"], limits["entries"] + 1)  # its own folder is one
+            if spec["landlock"] or not spec["filter"]:
+                size += held.deleted(pid, spec["folder"], limits["disk"])
+            threads = len(os.listdir(f"/proc/{pid}/task"))
+        except OSError:
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):  # the kernel has ended it meanwhile
+                return ""
+            raise
+    if size > limits["disk"] or entries > limits["entries"] + 1:
+        return "disk"
+    return "threads" if threads > limits["threads"] + 1 else ""
 
 
 def _settle(watch: Watch, running: Child, seconds: float, late: bool) -> dict[str, Any]:
