@@ -86,7 +86,7 @@ def run(inlet: int, outlet: int, spec: Mapping[str, Any]) -> None:
             os.close(children[1].job)
         outputs = {ends[name][0]: (name, bytearray()) for name in ("stdout", "stderr", "report", "verdict")}
         watch = Watch(limits, outputs, stdin=job["stdin"].encode("latin-1"), stdin_fd=ends["stdin"][1])
-        reply = _watch(watch, children, inlet, None if spec["namespaces"] else spec)
+        reply = _watch(watch, children, inlet, spec)
     finally:
         _end_all(spec, children)
         if not spec["namespaces"]:
@@ -141,7 +141,8 @@ def _await(children: list[Child], ends: Mapping[str, tuple[int, int]]) -> None:
             raise RuntimeError("the program could not be confined: " + (first + rest).decode(errors="replace"))
 
 
-def _watch(watch: Watch, children: list[Child], inlet: int, watched: Mapping[str, Any] | None) -> dict[str, Any]:
+def _watch(watch: Watch, children: list[Child], inlet: int, spec: Mapping[str, Any]) -> dict[str, Any]:
+    look = _excess if not spec["namespaces"] else _crowd if watch.limits["processes"] > 1 else None
     began = time.monotonic()
     deadline = began + watch.limits["seconds"]
     poll = select.poll()
@@ -158,7 +159,7 @@ def _watch(watch: Watch, children: list[Child], inlet: int, watched: Mapping[str
         if remaining <= 0:
             watch.outcome = "timeout"
             break
-        wait = remaining if watched is None else min(remaining, TICK)
+        wait = remaining if look is None else min(remaining, TICK)
         for fd, _ in poll.poll(wait * 1000):
             if fd == inlet:
                 raise Closed("nobody waits for the reply")
@@ -168,14 +169,21 @@ def _watch(watch: Watch, children: list[Child], inlet: int, watched: Mapping[str
                 _feed(watch, poll)
             elif not _drain(watch, fd):
                 poll.unregister(fd)
-        if watched is not None and not watch.outcome:
-            watch.outcome = _excess(watch.limits, watched, children[0].pid)
+        if look is not None and not watch.outcome:
+            watch.outcome = look(watch.limits, spec, children)
     seconds = time.monotonic() - began
     return _settle(watch, children[0], seconds, watch.outcome == "timeout")
 
 
-def _excess(limits: Mapping[str, Any], spec: Mapping[str, Any], pid: int) -> str:
+def _crowd(limits: Mapping[str, Any], spec: Mapping[str, Any], children: list[Child]) -> str:
+    """Whether there are too many processes: the kernel counts them together with threads."""
+    others = len(children) - 1  # the tests
+    return "processes" if root.living_below(spec["proc"]) > limits["processes"] + others else ""
+
+
+def _excess(limits: Mapping[str, Any], spec: Mapping[str, Any], children: list[Child]) -> str:
     """The limit that is exceeded, of those that the kernel does not count here."""
+    pid = children[0].pid
     with held.stopped(pid) as alive:
         if not alive:
             return ""

@@ -63,6 +63,7 @@ def _enter(spec: dict[str, Any], inlet: int, outlet: int) -> int | None:
         os.close(proc)
         os._exit(min(os.waitpid(pid, 0)[1], 1))
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    spec["proc"] = proc
     held = root.hold_processes(proc)
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     return held
