@@ -19,7 +19,8 @@ from tests.rewards.sandboxes import LEVELS
 
 HELD = (Probe("start", True, "fine"),)
 LEAKS = (Probe("socket", False, "connected"),)
-PROBES = ["socket", "read /etc/passwd", "read outside", "write outside", "100 processes", "2 GiB", "endless loop"]
+PROBES = ["socket", "read /etc/passwd", "read outside", "write outside", "datagram", "100 processes", "2 GiB"]
+PROBES += ["memory beside", "nameless files", "endless loop"]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_the_probes_find_what_rlimits_lets_through() -> None:
     """The self-test is worth something: it fails where there is no sandbox."""
     probes = {probe.name: probe for probe in self_test("rlimits")}
     assert probes["socket"].evidence == "connected" and not probes["socket"].held
-    for name in ("read /etc/passwd", "read outside", "write outside", "100 processes"):
+    for name in ("read /etc/passwd", "read outside", "write outside", "datagram", "100 processes", "memory beside"):
         assert not probes[name].held, probes[name]
     assert probes["2 GiB"].held and probes["endless loop"].held
 
@@ -125,6 +126,20 @@ def test_bubblewrap_is_asked_for_new_namespaces(tmp_path: Path, monkeypatch: pyt
     command = backend("bubblewrap", SandboxConfig()).command
     assert command[:2] == [str(program), "--unshare-all"] and "--die-with-parent" in command
     assert not any(word.startswith("--bind") for word in command)
+    assert [command[n + 1] for n, word in enumerate(command) if word == "--dev-bind"] == ["/dev/null", "/dev/urandom"]
+    assert "--dev" not in command and "--size" not in command and command.index("--remount-ro") > command.index("--tmpfs")
+
+
+def test_bubblewrap_limits_the_file_system_where_it_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bwrap"
+    program.write_text("#!/bin/sh\necho '    --size BYTES   Set size of next argument (only for --tmpfs)'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    words = " ".join(backend("bubblewrap", SandboxConfig(disk_mb=3)).command)
+    assert f"--size {3 << 20} --tmpfs /tmp" in words
+    monkeypatch.setattr(landlock, "version", lambda: 0)
+    with pytest.raises(SandboxError, match="bubblewrap' needs Landlock"):
+        backend("bubblewrap", SandboxConfig())
 
 
 def test_several_processes_need_namespaces() -> None:

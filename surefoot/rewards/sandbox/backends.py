@@ -131,6 +131,8 @@ def _bubblewrap(config: SandboxConfig) -> Backend:
     program = shutil.which("bwrap")
     if program is None:
         raise SandboxError("sandbox.isolation = 'bubblewrap' needs the program bwrap: install bubblewrap")
+    if not landlock.version():  # /proc is there, and what is in /tmp beside the program's own folder
+        raise SandboxError("sandbox.isolation = 'bubblewrap' needs Landlock (Linux 5.13 or newer, not switched off)")
     command = [program, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
     walls = _walls(config)
     for path in walls["readable"]:

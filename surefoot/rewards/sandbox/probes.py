@@ -14,7 +14,7 @@ from surefoot.rewards.sandbox.limits import Limits
 from surefoot.rewards.sandbox.results import Ending, Job, Result
 from surefoot.rewards.sandbox.worker import Worker
 
-LIMITS = Limits(seconds=10.0, cpu_seconds=5.0, disk=1 << 20)
+LIMITS = Limits(seconds=10.0, cpu_seconds=5.0)
 _SOCKET = "import socket\nsocket.create_connection(('127.0.0.1', {port}), 2)\nprint('connected')"
 _READ = "print(open({path!r}).read())"
 _WRITE = """
@@ -88,7 +88,7 @@ held, size = [], 0
 for number in range(8):
     held.append(os.open("x", os.O_CREAT | os.O_RDWR))
     os.unlink("x")
-    size += os.write(held[-1], bytes(1 << 19))
+    size += os.write(held[-1], bytes(1 << 23))
 time.sleep(1.0)
 print(size >> 20, "MiB")
 """
