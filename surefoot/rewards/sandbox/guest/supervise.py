@@ -86,13 +86,12 @@ def run(inlet: int, outlet: int, spec: Mapping[str, Any]) -> None:
             os.close(children[1].job)
         outputs = {ends[name][0]: (name, bytearray()) for name in ("stdout", "stderr", "report", "verdict")}
         watch = Watch(limits, outputs, stdin=job["stdin"].encode("latin-1"), stdin_fd=ends["stdin"][1])
-        reply = _watch(watch, children, inlet, spec)
+        reply = _watch(watch, children, inlet, spec, place)
     finally:
         _end_all(spec, children)
         if not spec["namespaces"]:
-            for name in os.listdir(spec["folder"]):
-                with contextlib.suppress(OSError):  # what resists goes with the worker's folder
-                    folder.remove(os.path.join(spec["folder"], name))
+            with contextlib.suppress(OSError):  # what resists goes with the worker's folder
+                folder.remove(place)
     write_frame(outlet, reply)
 
 
@@ -141,7 +140,7 @@ def _await(children: list[Child], ends: Mapping[str, tuple[int, int]]) -> None:
             raise RuntimeError("the program could not be confined: " + (first + rest).decode(errors="replace"))
 
 
-def _watch(watch: Watch, children: list[Child], inlet: int, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _watch(watch: Watch, children: list[Child], inlet: int, spec: Mapping[str, Any], place: str) -> dict[str, Any]:
     look = _excess if not spec["namespaces"] else _crowd if watch.limits["processes"] > 1 else None
     began = time.monotonic()
     deadline = began + watch.limits["seconds"]
@@ -170,33 +169,33 @@ def _watch(watch: Watch, children: list[Child], inlet: int, spec: Mapping[str, A
             elif not _drain(watch, fd):
                 poll.unregister(fd)
         if look is not None and not watch.outcome:
-            watch.outcome = look(watch.limits, spec, children)
+            watch.outcome = look(watch.limits, spec, children, place)
     seconds = time.monotonic() - began
     return _settle(watch, children[0], seconds, watch.outcome == "timeout")
 
 
-def _crowd(limits: Mapping[str, Any], spec: Mapping[str, Any], children: list[Child]) -> str:
+def _crowd(limits: Mapping[str, Any], spec: Mapping[str, Any], children: list[Child], place: str) -> str:
     """Whether there are too many processes: the kernel counts them together with threads."""
     others = len(children) - 1  # the tests
     return "processes" if root.living_below(spec["proc"]) > limits["processes"] + others else ""
 
 
-def _excess(limits: Mapping[str, Any], spec: Mapping[str, Any], children: list[Child]) -> str:
+def _excess(limits: Mapping[str, Any], spec: Mapping[str, Any], children: list[Child], place: str) -> str:
     """The limit that is exceeded, of those that the kernel does not count here."""
     pid = children[0].pid
     with held.stopped(pid) as alive:
         if not alive:
             return ""
         try:
-            size, entries = folder.used(spec["folder"], limits["entries"] + 1)  # its own folder is one
+            size, entries = folder.used(place, limits["entries"])
             if spec["landlock"] or not spec["filter"]:
-                size += held.deleted(pid, spec["folder"], limits["disk"])
+                size += held.deleted(pid, place, limits["disk"])
             threads = len(os.listdir(f"/proc/{pid}/task"))
         except OSError:
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):  # the kernel has ended it meanwhile
                 return ""
             raise
-    if size > limits["disk"] or entries > limits["entries"] + 1:
+    if size > limits["disk"] or entries > limits["entries"]:
         return "disk"
     return "threads" if threads > limits["threads"] + 1 else ""
 
