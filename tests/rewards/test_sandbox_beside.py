@@ -201,15 +201,19 @@ def test_processes_of_one_program_share_its_memory() -> None:
         return
     sandbox = shared(SandboxConfig(isolation="namespaces"))
     limits = Limits(processes=3, seconds=30.0)
-    make = "import os, time\nfor _ in range({made}):\n    if os.fork() == 0:\n        time.sleep({seconds})\n        os._exit(0)\n"
+    make = "import os, time\nfor _ in range({made}):\n"
+    make += "    if os.fork() == 0:\n        time.sleep({seconds})\n        os._exit(0)\n"
     crowd = sandbox.run(make.format(made=9, seconds=9) + "time.sleep(9)", limits=limits)
     assert crowd.status is Ending.FAILED and crowd.text == "too many processes" and crowd.seconds < 5
-    below = "if os.fork() == 0:\n    if os.fork() == 0:\n        if os.fork() == 0: time.sleep(9)\n        time.sleep(9)\n    time.sleep(9)\n"
+    below = "if os.fork() == 0:\n    if os.fork() == 0:\n        os.fork()\n"
     assert sandbox.run("import os, time\n" + below + "time.sleep(9)", limits=limits).text == "too many processes"
-    assert sandbox.run(make.format(made=2, seconds=0.3) + "time.sleep(0.3)\nprint('on')", limits=limits).stdout == "on\n"
+    assert (
+        sandbox.run(make.format(made=2, seconds=0.3) + "time.sleep(0.3)\nprint('on')", limits=limits).stdout == "on\n"
+    )
     ended = make.format(made=6, seconds=0) + "time.sleep(0.3)\nprint('on')"  # and nobody waits for them
     assert sandbox.run(ended.replace("time.sleep(0)\n", "pass\n"), limits=limits).ok
-    threads = "import threading, time\nfor _ in range(9): threading.Thread(target=time.sleep, args=(0.2,)).start()\nprint('on')"
+    threads = "import threading, time\nthreading.stack_size(1 << 18)\n"
+    threads += "for _ in range(9): threading.Thread(target=time.sleep, args=(0.2,)).start()\nprint('on')"
     assert sandbox.run(threads, limits=limits).stdout == "on\n"
 
 

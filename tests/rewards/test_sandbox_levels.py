@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -94,6 +96,8 @@ def stand_in(folder: Path) -> Path:
 
 
 def test_docker_is_asked_for_a_closed_container(tmp_path: Path) -> None:
+    beside = Path(tempfile.mkdtemp(dir="/tmp"))
+    (beside / "kept").write_text("whole")
     config = SandboxConfig(isolation="docker", image="there", command=str(stand_in(tmp_path)), workers=1)
     if landlock.version() < 3:
         with pytest.raises(SandboxError):  # the stand-in has no walls of a container's own
@@ -103,6 +107,8 @@ def test_docker_is_asked_for_a_closed_container(tmp_path: Path) -> None:
             assert sandbox.isolation == "docker"
             assert sandbox.run("print(6 * 7)").stdout == "42\n"
             assert sandbox.run("while True: pass", limits=Limits(seconds=0.3)).status is Ending.TIMEOUT
+    assert (beside / "kept").read_text() == "whole"  # the stand-in's /tmp is that of the machine
+    shutil.rmtree(beside)
     asked = (tmp_path / "asked").read_text()
     for option in ("--network none", "--read-only", "--cap-drop ALL", "no-new-privileges", "--pids-limit", "--memory"):
         assert option in asked
@@ -127,7 +133,9 @@ def test_bubblewrap_is_asked_for_new_namespaces(tmp_path: Path, monkeypatch: pyt
     assert command[:2] == [str(program), "--unshare-all"] and "--die-with-parent" in command
     assert not any(word.startswith("--bind") for word in command)
     assert [command[n + 1] for n, word in enumerate(command) if word == "--dev-bind"] == ["/dev/null", "/dev/urandom"]
-    assert "--dev" not in command and "--size" not in command and command.index("--remount-ro") > command.index("--tmpfs")
+    assert (
+        "--dev" not in command and "--size" not in command and command.index("--remount-ro") > command.index("--tmpfs")
+    )
 
 
 def test_bubblewrap_limits_the_file_system_where_it_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,8 @@ KIND = {
         "[1] {2}\n",
     ),
     "memory without a file": (
-        "import mmap\nm = mmap.mmap(-1, 100 << 20)\nm[-3:] = b'end'\nm.resize(8192)\nn = mmap.mmap(-1, 99, access=mmap.ACCESS_WRITE)\n"
+        "import mmap\nm = mmap.mmap(-1, 100 << 20)\nm[-3:] = b'end'\nm.resize(8192)\n"
+        "n = mmap.mmap(-1, 99, access=mmap.ACCESS_WRITE)\n"
         "o = mmap.mmap(-1, 9, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE)\n"
         "p = mmap.mmap(-1, 9, flags=mmap.MAP_PRIVATE)\nn.write(b'abc')\no[0] = p[0] = 7\n"
         "print(len(m), n[:3], o[0], p[0], type(m).__name__, isinstance(m, mmap.mmap))",
@@ -77,7 +78,8 @@ KIND = {
     ),
     "copies and moves": (
         "import os, shutil\nopen('a', 'wb').write(bytes(300_000))\nshutil.copyfile('a', 'b')\nos.mkdir('d')\n"
-        "shutil.copytree('d', 'e')\nos.replace('a', 'd/a')\nshutil.move('d/a', 'e')\nprint(os.path.getsize('e/a'), os.path.getsize('b'))",
+        "shutil.copytree('d', 'e')\nos.replace('a', 'd/a')\nshutil.move('d/a', 'e')\n"
+        "print(os.path.getsize('e/a'), os.path.getsize('b'))",
         "",
         "300000 300000\n",
     ),

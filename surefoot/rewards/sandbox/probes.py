@@ -105,7 +105,11 @@ class Probe:
 
 def probe(worker: Worker) -> tuple[Probe, ...]:
     """Run all probes on a worker. Takes about half a second."""
-    with tempfile.TemporaryDirectory() as name, _listener() as port, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        _listener() as port,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server,
+    ):
         folder, token = Path(name), secrets.token_hex(16)
         folder.chmod(0o777)
         (folder / "secret").write_text(token)

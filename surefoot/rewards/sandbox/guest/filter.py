@@ -55,6 +55,7 @@ _OWNED = {  # change what a file's owner may change, and no wall but a file syst
     "x86_64": {"chmod": 90, "fchmod": 91, "utime": 132, "fchmodat": 268, "utimensat": 280, "truncate": 76},
     "aarch64": {"fchmod": 52, "fchmodat": 53, "utimensat": 88, "truncate": 45},
 }
+_ATTRIBUTES = {"x86_64": range(188, 200), "aarch64": range(5, 17)}  # setxattr to fremovexattr: as if not supported
 _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # isatty, window size, FIONREAD, FIONBIO, close on exec
 _FCNTL = (0, 1, 2, 3, 4, 5, 1030, 1032)  # no F_SETOWN, F_SETSIG: signals to anybody; no F_SETPIPE_SZ: memory
@@ -116,6 +117,8 @@ def _instructions(forks: bool, own_world: bool, sockets: bool) -> list[bytes]:
     code += _only(special["prctl"], {0: _PRCTL}) + _only(special["prlimit64"], {0: (0, *own)})
     code += _only(special["fallocate"], {1: (0,)}, errno.EOPNOTSUPP)  # the others pass the limit on the size of a file
     code += _only(special["close_range"], {2: (0, 4)}, errno.EINVAL)  # not with a table of files of its own
+    for number in _ATTRIBUTES[kernel.machine]:
+        code += [_op(_EQUAL, number, 0, 1), _refuse(errno.EOPNOTSUPP)]
     if sockets:
         code += _only(special["socketpair"], {0: (1,), 1: _STREAM})
         code += _only(special["sendto"], {4: (0,), 4.5: (0,)})
@@ -144,7 +147,11 @@ def _fcntl(number: int, forks: bool) -> list[bytes]:
     if forks:
         return _only(number, {1: (*_FCNTL, *_LOCKS, *_DESCRIPTOR_LOCKS)})
     body = [_op(_LOAD, _ARGUMENT + 8)]
-    for values, answer in ((_LOCKS, _refuse(0)), (_FCNTL, _op(_RETURN, _ALLOW)), (_DESCRIPTOR_LOCKS, _refuse(errno.EINVAL))):
+    for values, answer in (
+        (_LOCKS, _refuse(0)),
+        (_FCNTL, _op(_RETURN, _ALLOW)),
+        (_DESCRIPTOR_LOCKS, _refuse(errno.EINVAL)),
+    ):
         for value in values:
             body += [_op(_EQUAL, value, 0, 1), answer]
     return _case(number, [*body, _refuse(errno.EPERM)])
