@@ -30,7 +30,7 @@ _REWRITES = tuple(
         (r"\\neq?(?![A-Za-z])|!=", "≠"),
         (r"\\approx(?![A-Za-z])", "≈"),
         (r"\\([%$])", r"\1"),
-        (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
+        (r"(?<![A-Za-z])(?:RMB|CNY|USD|EUR|GBP|JPY|INR|Rs\.?)(?=[0-9])", "$"),
     )
 )
 _VULGARS = re.compile(f"([0-9] ?)?([{''.join(_VULGAR)}])")

@@ -15,32 +15,31 @@ _DEC = r"(?:[0-9]++(?:\.[0-9]++)?|\.[0-9]++)"
 _HANS = f"[{HAN}]++"
 _EXP = r"(?:\{ ?[+-]?[0-9]++ ?\}|\( ?[+-]?[0-9]++ ?\)|[+-]?[0-9]++)"
 _CASH = r"[$€£¥₹₩]"
-_CODES = "".join(rf"|(?<={code})(?=[0-9])" for code in ("RMB", "CNY", "USD", "EUR", "GBP", "JPY", "INR", r"Rs\.", r"Rs"))
-_START = rf"(?:(?<![0-9A-Za-z_.])|(?<=\.\.)(?=[0-9]){_CODES})"
+_START = rf"(?=[0-9.{HAN}])(?:(?<![0-9A-Za-z_.])|(?<=\.\.)(?=[0-9]))"
 _FREE = r"(?<![0-9A-Za-z_)\]}])"  # where a hyphen is a sign
 _SIGN = (
     rf"(?:(?P<minus>{_FREE}-|(?<=[=≈({{\[$]) ?- |(?<![A-Za-z])(?i:negative|minus) |负的? ?|零下 ?)"
     rf"|(?P<both>(?:±|正负) ?)|{_FREE}\+)?(?P<cash>{_CASH} ?)?"
 )
-_BRACED = r"(?:\{{\s{{0,3}}(?P<{0}>[+-]?[0-9]++)\s{{0,3}}\}}|\s{{0,3}}(?P<{0}1>[0-9]))"
-_ANY = r"\{[^{}]{0,99}(?:\{[^{}]{0,99}\}[^{}]{0,99}){0,3}\}"
+_BRACED = r"(?:\{{ {{0,3}}(?P<{0}>[+-]?[0-9]++) {{0,3}}\}}|(?P<{0}1>[0-9]))"
+_ANY = r"\{[^{}\n]{0,99}+(?:\{[^{}\n]{0,99}+\}[^{}\n]{0,99}+){0,3}+\}"
 _FORMS = {
     "latex": rf"(?:{_START}(?P<latex_whole>{_INT})[ $]{{0,3}}(?:又[ $]{{0,2}})?)?"
-    rf"\\frac\s{{0,3}}{_BRACED.format('top')}\s{{0,3}}{_BRACED.format('bottom')}",
-    "parts": rf"{_START}(?:(?P<parts_whole>{_INT}|{_HANS}) ?又 ?)?(?P<below>{_INT}|{_HANS}) ?分之 ?(?P<above>{_DEC}|{_HANS})",
-    "mixed": rf"{_START}(?P<whole>[0-9]{{1,3}}(?:,[0-9]{{3}}(?![0-9]))++|{_INT})(?P<join> ?又 ?| and |[ -])"
+    rf"\\[dtc]?frac {{0,3}}{_BRACED.format('top')} {{0,3}}{_BRACED.format('bottom')}",
+    "parts": rf"(?:(?P<parts_whole>{_INT}|{_HANS}) ?又 ?)?(?P<below>{_INT}|{_HANS}) ?分之 ?(?P<above>{_DEC}|{_HANS})",
+    "mixed": rf"(?P<whole>[0-9]{{1,3}}(?:,[0-9]{{3}}(?![0-9]))++|{_INT})(?P<join> ?又 ?| and |[ -])"
     rf"(?P<mixed_top>{_INT})/(?P<mixed_bottom>{_INT})(?![0-9]|[.,/:][0-9])",
-    "half": rf"{_START}(?P<count>{_DEC})(?: and (?:(?:a|one)[ -]|(?=t))(?P<share>half|third|quarter|three[ -]quarters|two[ -]thirds)"
+    "half": rf"(?P<count>{_DEC})(?: and (?:(?:a|one)[ -]|(?=t))(?P<share>half|third|quarter|three[ -]quarters|two[ -]thirds)"
     r"(?![A-Za-z])|[个年天周斤倍元块里米岁]半(?![径圆球数价]))",
-    "ratio": rf"{_START}(?P<over>{_INT}) ?/ ?(?P<under>{_INT})(?![0-9]|[.,/:][0-9]| ?/ ?[0-9]|_[0-9{{])",
-    "recurring": rf"{_START}(?P<fixed>[0-9]*+\.[0-9]*+)(?:\\overline ?\{{(?P<period>[0-9]++)\}}|\((?P<period1>[0-9]++)\)(?![0-9A-Za-z(]))",
-    "power": rf"{_START}(?:(?P<coefficient>{_DEC}) ?[x×X*] ?)?(?P<base>{_DEC})(?: ?\^ ?|\*\*| \*\* )(?P<exponent>{_EXP})",
-    "other": rf"(?:{_START}{_DEC} ?[×*]? ?)?(?:√(?:\[[^\[\]]{{0,9}}\])?\s?(?:{_ANY}|\([^()]{{0,99}}\)|[0-9])|\\frac\s?{_ANY}\s?{_ANY})",
-    "tens": rf"{_START}(?:[0-9]++(?:,[0-9]{{3}})*+(?:\.[0-9]++)?(?:[千百万]?[万亿]|百万|千万|百(?![分帕])|千(?![米克瓦卡帕赫焦伏升]))(?:分之)?+)++"
+    "ratio": rf"(?P<over>{_INT}) ?/ ?(?P<under>{_INT})(?![0-9]|[.,/:][0-9]| ?/ ?[0-9]|_[0-9{{])",
+    "recurring": rf"(?P<fixed>[0-9]*+\.[0-9]*+)(?:\\overline ?\{{(?P<period>[0-9]++)\}}|\((?P<period1>[0-9]++)\)(?![0-9A-Za-z(]))",
+    "power": rf"(?:(?P<coefficient>{_DEC}) ?[x×X*] ?)?(?P<base>{_DEC})(?: ?\^ ?|\*\*| \*\* )(?P<exponent>{_EXP})",
+    "other": rf"(?:{_START}{_DEC} ?[×*]? ?)?(?:√(?:\[[^\[\]]{{0,9}}\])? ?(?:{_ANY}|\([^()]{{0,99}}\)|[0-9])|\\[dtc]?frac ?{_ANY} ?{_ANY})",
+    "tens": rf"(?:[0-9]++(?:,[0-9]{{3}})*+(?:\.[0-9]++)?(?:[千百万]?[万亿]|百万|千万|百(?![分帕])|千(?![米克瓦卡帕赫焦伏升]))(?:分之)?+)++"
     r"(?:[0-9]++(?![.,/:][0-9]))?",
-    "han": rf"{_START}(?P<signs>{_HANS})(?:点(?P<decimals>[零一二三四五六七八九]++)(?![十分]))?(?P<more>[万亿])?",
-    "spaced": rf"{_START}[1-9][0-9]{{0,2}}(?:(?: [0-9]{{3}}(?![0-9]))++|(?:'[0-9]{{3}}(?![0-9]))++)(?:[.,][0-9]++(?![.,/:][0-9]))?",
-    "chunk": rf"{_START}(?:[0-9]|\.(?=[0-9]))[0-9]*+(?:[.,/:][0-9]++)*+(?:[eE][+-]?[0-9]++(?![0-9A-Za-z]))?",
+    "han": rf"(?P<signs>{_HANS})(?:点(?P<decimals>[零一二三四五六七八九]++)(?![十分]))?(?P<more>[万亿])?",
+    "spaced": rf"[1-9][0-9]{{0,2}}(?:(?: [0-9]{{3}}(?![0-9]))++|(?:'[0-9]{{3}}(?![0-9]))++)(?:[.,][0-9]++(?![.,/:][0-9]))?",
+    "chunk": rf"(?:[0-9]|\.(?=[0-9]))[0-9]*+(?:[.,/:][0-9]++)*+(?:[eE][+-]?[0-9]++(?![0-9A-Za-z]))?",
 }
 _NONE = (
     r"_\{[^{}]{0,99}\}|(?<![0-9A-Za-z_.])(?:[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?![0-9])"
@@ -49,13 +48,12 @@ _NONE = (
 _TIMES = r"(?: ?(?P<times>thousand|million|billion|trillion)(?![A-Za-z])|(?P<letter>[kKMB])(?![A-Za-z0-9]))?"
 
 KINDS = tuple(_FORMS)
-LOOSE = frozenset({"half", "other"})
-"""Kinds that stand for a number in a sentence, and are something else in a formula."""
-
 TOKEN = re.compile(
-    rf"(?P<raised>(?:\^|(?<=[0-9A-Za-z)\]}}])\*\*) ?{_EXP})|(?P<none>{_NONE})|(?P<sign>{_SIGN})(?P<body>"
-    + "|".join(f"(?P<{name}>{form})" for name, form in _FORMS.items())
-    + f"){_TIMES}"
+    rf"(?=[0-9.√\\^*_±+\-$€£¥₹₩正负 NnMm{HAN}])(?:(?P<raised>(?:\^|(?<=[0-9A-Za-z)\]}}])\*\*) ?{_EXP})|(?P<none>{_NONE})|{_SIGN}(?P<body>"
+    + "|".join(f"(?P<{name}>{_FORMS[name]})" for name in ("latex", "other"))
+    + rf"|{_START}(?:"
+    + "|".join(f"(?P<{name}>{form})" for name, form in _FORMS.items() if name not in ("latex", "other"))
+    + f")){_TIMES})"
 )
 GOES_ON = re.compile(r" ?π| pi(?![A-Za-z])|\^ ?(?!\{? ?(?:\\circ|°))[A-Za-z{(\\]")
 """Behind a number: it is a factor or the base of something that is not read."""

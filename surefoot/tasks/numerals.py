@@ -36,6 +36,9 @@ _WORDS = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10*
 _PAID = {"K": 10**3, "M": 10**6, "B": 10**9}
 _WINDOW = 24
 
+PIECE = 20_000
+"""Characters that are looked through at once."""
+
 
 @dataclass(frozen=True)
 class Numeral:
@@ -51,15 +54,28 @@ class Numeral:
 
 
 def last_numeral(text: str) -> Numeral | None:
-    """The last number of a text, or None."""
-    text = plain(text)
-    found = (numeral for match in reversed(list(TOKEN.finditer(text))) for numeral in reversed(_read(text, match)))
-    return next(found, None)
+    """The last number of a text, or None. No number goes over the end of a line or of :data:`PIECE` characters."""
+    end = len(text)
+    while end > 0:  # from the end: most texts have their last number there
+        start = max(0, end - PIECE)
+        if start:
+            start = max(text.find("\n", start, end - 1), text.rfind(" ", start, start + PIECE // 10), start)
+        before, piece = plain(text[max(0, start - _WINDOW) : start]), plain(text[start:end])
+        matches = TOKEN.finditer(before + piece, len(before))
+        if found := next((n for n in (_read(before + piece, m) for m in reversed(list(matches))) if n), None):
+            return found[-1]
+        end = start
+    return None
 
 
 def first_numeral(text: str) -> Numeral | None:
     """The first number of a text, or None."""
     return next(_numerals(plain(text)), None)
+
+
+def numerals_in(text: str) -> list[Numeral]:
+    """The numbers of a text."""
+    return list(_numerals(plain(text)))
 
 
 def values_in(text: str) -> set[Fraction]:
