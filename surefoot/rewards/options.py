@@ -17,10 +17,14 @@ _DRESS = re.compile(
     r"|\\[,;:! ()\[\]]|[*_`$\"“”「」『』{}~>#]|(?<![A-Za-z])'|'(?![A-Za-z])"
 )
 _ALONE = re.compile(r"-?\s*[(\[]?\s*([A-Ja-j])\s*[)\]]?\s*[.:,!。;]?")
-_NAMED_ALONE = re.compile(r"(?:option|choice|answer|letter)\s+[(\[]?([a-j])[)\]]?[.:!]?|(?:选项|選項|选|選)\s*\(?([a-j])\)?。?", re.I)
+_NAMED_ALONE = re.compile(
+    r"(?:option|choice|answer|letter)\s+[(\[]?([a-j])[)\]]?[.:!]?|(?:选项|選項|选|選)\s*\(?([a-j])\)?。?", re.I
+)
 _TOGETHER = re.compile(r"[A-J]{2,10}[.。]?")
 _LEADING = re.compile(r"[(\[]?([a-j])[)\]]\s")
-_MENTION = re.compile(r"(?<![A-Za-z0-9'°])(?P<open>[(\[]\s?)?(?P<letter>[A-J])(?P<close>\s?[)\]])?(?![A-Za-z0-9']|-[a-z])")
+_MENTION = re.compile(
+    r"(?<![A-Za-z0-9'°])(?P<open>[(\[]\s?)?(?P<letter>[A-J])(?P<close>\s?[)\]])?(?![A-Za-z0-9']|-[a-z])"
+)
 _HAN = "\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af"
 _BEHIND_A = re.compile(
     rf"\s*(?:$|[.,;:/&+!?)\]。、；：=<>|–-]|[{_HAN}]|(?:is|was|are|and|or|nor|because|since|rather|instead|not|seems?|fails?|does|doesn't|isn't|"
@@ -28,7 +32,8 @@ _BEHIND_A = re.compile(
 )
 _BEHIND_I = re.compile(rf"\s*(?:$|[.;:/)\]。、；：]|[{_HAN}]|,?\s*(?:and|or|is)\b)")
 _NO_OPTION = re.compile(
-    r"(?:vitamin|hepatitis|plan|group|type|team|points?|person|class|grade|figure|table|section|part|step|degrees|[0-9°])\s*$", re.I
+    r"(?:vitamin|hepatitis|plan|group|type|team|points?|person|class|grade|figure|table|section|part|step|degrees|[0-9°])\s*$",
+    re.I,
 )
 _JOIN = re.compile(r"\s*(?:,|、|;|/|&|\+|和|与|與|及|或|,?\s*(?:and|or|nor)\b)*\s*(?:(?:option|choice)s?\s*)?", re.I)
 _AND = re.compile(r"and|or|nor|和|与|與|及|或|、|[&/]", re.I)
@@ -144,9 +149,9 @@ def _mentions(text: str, options: Mapping[str, str]) -> Named:
     for group in groups:
         letters = [match["letter"] for match in group]
         behind = _DENIED_AFTER.match(text, group[-1].end())
-        if _DENIED_BEFORE.search(text[max(0, group[0].start() - 60) : group[0].start()]):
-            denied.update(letters)
-        elif behind and (len(group) == 1 or _AND.search(text, group[0].end(), group[-1].start()) or "are" in behind[0]):
+        if _DENIED_BEFORE.search(text[max(0, group[0].start() - 60) : group[0].start()]) or (
+            behind and (len(group) == 1 or _AND.search(text, group[0].end(), group[-1].start()) or "are" in behind[0])
+        ):
             denied.update(letters)
         else:
             named += letters[: len(letters) - bool(behind)]

@@ -23,7 +23,12 @@ def decimal(body: str) -> Fraction | None:
     """A decimal without a sign, also with an exponent (``1.5e-3``)."""
     match = DECIMAL.fullmatch(body)
     exponent = match["exponent"] if match else None
-    if match is None or len(body) > MAX_CHARACTERS or len(exponent or "") > 10 or abs(int(exponent or 0)) > MAX_EXPONENT:
+    if (
+        match is None
+        or len(body) > MAX_CHARACTERS
+        or len(exponent or "") > 10
+        or abs(int(exponent or 0)) > MAX_EXPONENT
+    ):
         return None
     part = match["part"] or ""
     return int((match["whole"] or "") + part or 0) * Fraction(10) ** (int(exponent or 0) - len(part))

@@ -23,7 +23,7 @@ has one in it and is another one has no value: ``\sqrt{2}``, ``2π``, ``(1/2)^3`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -135,7 +135,10 @@ def _unsigned(match: re.Match[str], before: str, after: str) -> list[Numeral]:
         return [] if re.match("_[0-9{]", after) else _listed(body)
     value = value_of(kind, match)
     if kind == "mixed" and not (value and fraction(match["mixed_top"], match["mixed_bottom"]) < 1):  # type: ignore[operator]
-        return [Numeral(match["whole"], decimal(match["whole"].replace(",", ""))), _over(match, "mixed_top", "mixed_bottom")]
+        return [
+            Numeral(match["whole"], decimal(match["whole"].replace(",", ""))),
+            _over(match, "mixed_top", "mixed_bottom"),
+        ]
     if (kind == "han" and (len(body) < 2 or value is None)) or (kind == "ratio" and before.rstrip().endswith("/")):
         return []
     return [Numeral(re.sub(" */ *", "/", body), value)]

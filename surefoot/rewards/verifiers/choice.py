@@ -40,12 +40,18 @@ class Choice(Verifier):
     def verdict(self, completion: Completion) -> Score:
         options = _options(completion.prompt)
         named = self._named(completion.text, options)
-        return judged(named == (letter_of(gold_text(completion.prompt.answer), options),), ", ".join(named)) if named else no_answer()
+        return (
+            judged(named == (letter_of(gold_text(completion.prompt.answer), options),), ", ".join(named))
+            if named
+            else no_answer()
+        )
 
     def _named(self, text: str, options: Mapping[str, str]) -> tuple[str, ...]:
         """The letters that the final answer names."""
         if has_place(text, _CLEAR):
-            return named_in(placed_answer(text, [place for place in self.places if place in _CLEAR]) or "", options).named
+            return named_in(
+                placed_answer(text, [place for place in self.places if place in _CLEAR]) or "", options
+            ).named
         text = after_thought(text).strip()
         denied: set[str] = set()
         for statement in statements(text) if "says" in self.places else ():
@@ -88,9 +94,5 @@ def _options(prompt: Prompt) -> dict[str, str]:
 
 def _only_line(text: str, options: Mapping[str, str]) -> tuple[str, ...]:
     """The option that one line of a few words begins with or is, where no other line does that."""
-    found = {
-        letters
-        for line in text.split("\n")[:_LINES]
-        if (letters := begun_with(line, options))
-    }
+    found = {letters for line in text.split("\n")[:_LINES] if (letters := begun_with(line, options))}
     return found.pop() if len(found) == 1 else ()
