@@ -32,29 +32,37 @@ _BEHIND_A = re.compile(
 )
 _BEHIND_I = re.compile(rf"\s*(?:$|[.;:/)\]。、；：]|[{_HAN}]|,?\s*(?:and|or|is)\b)")
 _NO_OPTION = re.compile(
-    r"(?:vitamin|hepatitis|plan|group|type|team|points?|person|class|grade|figure|table|section|part|step|degrees|[0-9°])\s*$",
+    r"(?:mr\.?|mrs\.?|dr\.?|vitamin|hepatitis|plan|group|type|team|points?|person|class|grade|figure|table|section|part|step|degrees|[0-9°])\s*$",
     re.I,
 )
 _JOIN = re.compile(r"\s*(?:,|、|;|/|&|\+|和|与|與|及|或|,?\s*(?:and|or|nor)\b)*\s*(?:(?:option|choice)s?\s*)?", re.I)
 _AND = re.compile(r"and|or|nor|和|与|與|及|或|、|[&/]", re.I)
 _DENIED_BEFORE = re.compile(
-    r"(?:\b(?:not|never|neither|nor|except|excluding|without|non|nicht|pas|none of|other than|rather than|instead of|better than|over"
-    r"|(?:any|every)thing but|all but|rul(?:e|es|ed|ing) out|exclud(?:e|es|ed)|eliminat(?:e|es|ed|ing)|reject(?:s|ed|ing)?"
-    r"|discard(?:s|ed|ing)?|dismiss(?:es|ed)?|no es)|n't|cannot|¬|\\neg)"
-    r"\s*(?:be|choose|pick|select|possibly|go with|it's|it is)?\s*(?:both|either)?\s*(?:the\s+)?(?:option|choice|answer|letter)?s?\s*[:(]?\s*$"
-    r"|(?:不|别|別|未|非|没|勿|排除|除了|除去|除|淘汰|剔除|否定)(?:能|会|會|可能|应当|应该|应|應該|應|该|要|是|为|為|选择|選擇|选项|選項|选|選|可以|可|掉)*\s*\(?\s*$",
+    r"(?:\b(?:not|never|neither|nor|except|excluding|without|non|nicht|pas|none of|other than|rather than|instead of|better than"
+    r"|over|(?:any|every)thing but|all but|(?:rul(?:e|es|ed|ing) out|exclud(?:e|es|ed)|eliminat(?:e|es|ed|ing)|reject(?:s|ed|ing)?"
+    r"|discard(?:s|ed|ing)?|dismiss(?:es|ed|ing)?)(?: is| are)?|no es|no way|(?:doubt|den(?:y|ies))(?: that| if| whether)?)"
+    r"|n't|cannot|¬|\\neg)"
+    r"\s*(?:be|choose|pick|select|possibly|go with|it's|it is|it to be)?\s*(?:both|either)?\s*(?:the\s+)?"
+    r"(?:option|choice|answer|letter)?s?\s*[:(]?\s*$"
+    r"|(?:不|别|別|未|非|没|勿|排除|除了|除去|除|淘汰|剔除|否定)"
+    r"(?:能|会|會|可能|应当|应该|应|應該|應|该|要|是|为|為|选择|選擇|选项|選項|选|選|可以|可|掉)*\s*\(?\s*$",
     re.I,
+)
+_WRONG = (
+    r"not|wrong|incorrect|false|out\b|ruled|eliminated|excluded|rejected|discarded|dismissed|impossible|inconsistent|irrelevant"
+    r"|too\b|untrue|invalid|no\b|absurd|unlikely|nonsense|misleading|unrelated|(?:the|an?)\s+(?:wrong|incorrect|false|worst|distractor)"
 )
 _DENIED_AFTER = re.compile(
     r"\s*(?:option|choice)?\s*(?:(?:is|are|was|were|seems?|looks?|must be|has been|have been|can be|could be|being)\s+"
-    r"(?:(?:all|both|clearly|obviously|also|therefore|thus|definitely|simply|just|then|easily)\s+)*"
-    r"(?:not|wrong|incorrect|false|out\b|ruled|eliminated|excluded|rejected|discarded|dismissed|impossible|inconsistent|irrelevant|too\b|untrue|invalid|no\b)"
-    r"|(?:is|are|was|does|do|ca|could|wo|would|did)n't\b|(?:can|could|do|does|will|would|may|must)\s*not\b|fail(?:s|ed)?\b)"
-    r"|\s*(?:选项|選項|项|項|答案)?\s*(?:的)?(?:说法)?(?:都|均|也|皆|全|显然|明显|则|就|是|可以|可|应该|应|会|被)*\s*"
-    r"(?:错|錯|不(?![选選])|排除|有误|非|淘汰|与题意不符|矛盾|可排除)",
+    rf"(?:(?:all|both|clearly|obviously|also|therefore|thus|definitely|simply|just|then|easily|completely)\s+)*(?:{_WRONG})"
+    r"|(?:is|are|was|does|do|ca|could|wo|would|did)n't\b|(?:can|could|do|does|will|would|may|must)\s*not\b"
+    r"|(?:fail|contradict|conflict|violate|ignore|miss|lack)(?:e?s|e?d)?\b|ha(?:s|ve) (?:nothing|no)\b|makes? no\b)"
+    r"|\s*(?:选项|選項|项|項|答案)?\s*(?:的)?(?:说法|表述|描述|叙述|陈述)?"
+    r"(?:都|均|也|皆|全|显然|明显|则|就|是|可以|可|应该|应|会|被|与题意|和题意|与题干|与原文)*\s*"
+    r"(?:错|錯|不(?![选選])|排除|有误|非|淘汰|矛盾|无关|相悖)",
     re.I,
 )
-THEREFORE = re.compile(r"\b(?:so|therefore|thus|hence)\b|所以|因此|故", re.I)
+THEREFORE = re.compile(r"\b(?:so|therefore|thus|hence|leaving|leaves)\b|所以|因此|故", re.I)
 _BECAUSE = re.compile(r"\b(?:because|since|as)\b|因为|因為|由于", re.I)
 
 

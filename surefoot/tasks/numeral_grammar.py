@@ -34,8 +34,9 @@ _FORMS = {
     "ratio": rf"(?P<over>{_INT}) ?/ ?(?P<under>{_INT})(?![0-9]|[.,/:][0-9]| ?/ ?[0-9]|_[0-9{{])",
     "recurring": r"(?P<fixed>[0-9]*+\.[0-9]*+)(?:\\overline ?\{(?P<period>[0-9]++)\}|\((?P<period1>[0-9]++)\)(?![0-9A-Za-z(]))",
     "power": rf"(?:(?P<coefficient>{_DEC}) ?[x×X*] ?)?(?P<base>{_DEC})(?: ?\^ ?|\*\*| \*\* )(?P<exponent>{_EXP})",
-    "other": rf"(?:{_START}{_DEC} ?[×*]? ?)?(?:√(?:\[[^\[\]]{{0,9}}\])? ?(?:{_ANY}|\([^()]{{0,99}}\)|[0-9])|\\[dtc]?frac ?{_ANY} ?{_ANY})",
-    "tens": r"(?:[0-9]++(?:,[0-9]{3})*+(?:\.[0-9]++)?(?:[千百万]?[万亿]|百万|千万|百(?![分帕])|千(?![米克瓦卡帕赫焦伏升]))(?:分之)?+)++"
+    "other": rf"(?:{_START}{_DEC} ?[×*]? ?)?"
+    rf"(?:√(?:\[[^\[\]]{{0,9}}\])? ?(?:{_ANY}|\([^()]{{0,99}}\)|[0-9])|\\[dtc]?frac ?{_ANY} ?{_ANY})",
+    "tens": r"(?:[0-9]++(?:,[0-9]{3})*+(?:\.[0-9]++)?(?:[千百万]?[万亿]|百万|千万|百(?![分帕])|千(?![米克瓦卡帕赫焦伏升])))++"
     r"(?:[0-9]++(?![.,/:][0-9]))?",
     "han": rf"(?P<signs>{_HANS})(?:点(?P<decimals>[零一二三四五六七八九]++)(?![十分]))?(?P<more>[万亿])?",
     "spaced": r"[1-9][0-9]{0,2}(?:(?: [0-9]{3}(?![0-9]))++|(?:'[0-9]{3}(?![0-9]))++)(?:[.,][0-9]++(?![.,/:][0-9]))?",
@@ -49,7 +50,8 @@ _TIMES = r"(?: ?(?P<times>thousand|million|billion|trillion)(?![A-Za-z])|(?P<let
 
 KINDS = tuple(_FORMS)
 TOKEN = re.compile(
-    rf"(?=[0-9.√\\^*_±+\-$€£¥₹₩正负 NnMm{HAN}])(?:(?P<raised>(?:\^|(?<=[0-9A-Za-z)\]}}])\*\*) ?{_EXP})|(?P<none>{_NONE})|{_SIGN}(?P<body>"
+    rf"(?=[0-9.√\\^*_±+\-$€£¥₹₩正负 NnMm{HAN}])(?:(?P<raised>(?:\^|(?<=[0-9A-Za-z)\]}}])\*\*) ?{_EXP})"
+    rf"|(?P<none>{_NONE})|{_SIGN}(?P<body>"
     + "|".join(f"(?P<{name}>{_FORMS[name]})" for name in ("latex", "other"))
     + rf"|{_START}(?:"
     + "|".join(f"(?P<{name}>{form})" for name, form in _FORMS.items() if name not in ("latex", "other"))

@@ -14,7 +14,8 @@ _ENGLISH = (
     # The answer is, my final answer would be, the correct option: , **Final Answer:**, ANSWER -
     r"\b(?:answer|result|solution)(?:,? (?:then|therefore|thus|hence),?)?"
     r"(?:[ \t]++(?:choice|option|letter))?[ \t]++(?:is|was|should be|must be|would be|will be|equals|=)(?![A-Za-z])",
-    r"\b(?:correct|right|best|final|appropriate)[ \t]++(?:option|choice|statement|letter)[ \t]++(?:is|should be|must be|would be)\b",
+    r"\b(?:correct|right|best|final|appropriate)[ \t]++(?:option|choice|statement|letter)"
+    r"[ \t]++(?:is|should be|must be|would be)\b",
     r"\b(?:answer|final result)[ \t]*\**(?:[:：=→]|[ \t][-–—](?=[ \t]))",
     r"\b(?:correct|right|final)[ \t]++(?:option|choice)[ \t]*\**[:：]",
     r"^[ \t]*#{1,6}[ \t]*(?:final[ \t]++)?answer[ \t]*\**[ \t]*$|^[ \t]*\*\*(?:final[ \t]++)?answer\*\*[ \t]*$",

@@ -25,8 +25,8 @@ class Choice(Verifier):
 
     The options are the letters A to J, or those of the problem's metadata: ``options`` as a list of texts (A is the first)
     or as a mapping of letters to texts. The gold answer is a letter, or the text of an option. The answer is looked for in
-    ``places``, then in the one line that is an option, unless a conclusion follows, and then in the last line. Naming several options is an answer, and
-    wrong; an option that is denied ("not B", "B is wrong", 排除B) is not named.
+    ``places``, then in the one line that is an option, unless a conclusion follows, and then in the last line. Naming
+    several options is an answer, and wrong; an option that is denied ("not B", "B is wrong", 排除B) is not named.
 
     Attributes:
         places: where the final answer is looked for first.
