@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
 
-from surefoot.tasks.numerals import read_numeral
-
 SPLITS = ("auto", "lines", "numbered", "sentences", "tags")
 """How a text is split: see :func:`split_steps`."""
 
@@ -41,6 +39,7 @@ _TERM = r"[0-9.()+\-*/^\s]"
 _CHAIN = re.compile(
     rf"(?<![\w.^%])(?:[(\-+\s]*[0-9.]{_TERM}*?)(?:\s*(?<![<>!=:])=(?!=)\s*[(\-+]*[0-9.](?:{_TERM}*[0-9)])?)+(?![\w%^*/!]|\.[0-9])"
 )
+_DECIMAL = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)")
 _TOKEN = re.compile(r"\s*(?:([0-9]+(?:\.[0-9]+)?|\.[0-9]+)|([-+*/^()]))")
 
 
@@ -204,7 +203,7 @@ def _small(value: Fraction) -> Fraction:
 
 
 def _is_numeral(side: str) -> bool:
-    return read_numeral(side.strip("()")) is not None and "/" not in side
+    return _DECIMAL.fullmatch(side.strip("()")) is not None
 
 
 def _rounded(value: Fraction, written: str) -> bool:

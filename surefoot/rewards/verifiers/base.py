@@ -26,11 +26,14 @@ class Verifier(ABC):
         name: as in the configuration.
         about: what it compares, in one line.
         threads: threads that may grade with it at once, see :class:`~surefoot.rewards.base.Reward`.
+        manner: whether it looks at how a text is written, and so reads what the policy wrote and no more: a tag that the
+            prompt opened stays in :attr:`~surefoot.rewards.base.Completion.opens`.
     """
 
     name: ClassVar[str]
     about: ClassVar[str]
     threads: ClassVar[int] = 1
+    manner: ClassVar[bool] = False
 
     @abstractmethod
     def verdict(self, completion: Completion) -> Score:
