@@ -172,7 +172,9 @@ def gold_answers(config: RunConfig, parts: Parts) -> tuple[Outcome, str]:
 def answers_as_tokens(parts: Parts) -> tuple[Outcome, str]:
     """What the reward calls right must be right after it has been tokens, which is how a run grades."""
     grader = Grader(parts.reward)
-    cases = [Case(p, one.text) for p in without_tests(parts.reward, _problems(parts)) for one in writings(parts.task, p)]
+    cases = [
+        Case(p, one.text) for p in without_tests(parts.reward, _problems(parts)) for one in writings(parts.task, p)
+    ]
     grader.grade(cases)
     finding = as_tokens(grader, parts.renderer)
     if finding is None:

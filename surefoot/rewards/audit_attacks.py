@@ -60,7 +60,12 @@ class Asked:
             strict=True,
         ):
             gold = gold_of(other)
-            if gold and not is_gold(gold, self.prompts[index]) and other.metadata.get("task") == label and len(golds) < 24:
+            if (
+                gold
+                and not is_gold(gold, self.prompts[index])
+                and other.metadata.get("task") == label
+                and len(golds) < 24
+            ):
                 golds[gold] = golds.get(gold) or right
             elif not gold and right is not None and solved is not None and right.text != solved.text:
                 solutions.append(right.text)

@@ -150,7 +150,12 @@ def _choice(question: str, choices: Sequence[Any], numbers: Sequence[int], subje
         return None
     letters = [LETTERS[number] for number in numbers]
     prompt = f"{question.strip()}\n{lettered(choices)}"
-    return {"prompt": prompt, "answer": letters[0] if len(letters) == 1 else letters, "choices": choices, "subject": subject}
+    return {
+        "prompt": prompt,
+        "answer": letters[0] if len(letters) == 1 else letters,
+        "choices": choices,
+        "subject": subject,
+    }
 
 
 def humaneval(row: Record) -> Record | None:

@@ -37,9 +37,7 @@ def as_tokens(grader: Grader, renderer: Renderer) -> Finding | None:
     read = [as_run(renderer, case.prompt, case.text) for case in right]
     changed = [(case, one) for case, one in zip(right, read, strict=True) if (one.opens + one.text) != case.text]
     scores = _graded(grader.reward, [one for _, one in changed])
-    lost = [
-        (case, one, score) for (case, one), score in zip(changed, scores, strict=True) if not is_right(score)
-    ]
+    lost = [(case, one, score) for (case, one), score in zip(changed, scores, strict=True) if not is_right(score)]
     numbers = {"tried": len(right), "changed": len(changed), "lost": len(lost)}
     if not lost:
         text = f"{len(right)} right completions are right once they have been tokens"

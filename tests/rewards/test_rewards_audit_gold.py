@@ -126,7 +126,14 @@ def test_a_reward_that_wants_a_line_between_the_tags_is_no_fault():
     assert look(strict, NUMBERS)["joined"].severity == "ok"
 
 
-DENIED = ["The answer is not B.", "I rule out B.", r"\boxed{\text{not B}}", "B is wrong.", "Anything but B.", "<answer>not B</answer>"]
+DENIED = [
+    "The answer is not B.",
+    "I rule out B.",
+    r"\boxed{\text{not B}}",
+    "B is wrong.",
+    "Anything but B.",
+    "<answer>not B</answer>",
+]
 
 
 @pytest.mark.parametrize("text", DENIED)

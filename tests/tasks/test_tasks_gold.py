@@ -110,7 +110,9 @@ def file_of(path: Path, answers: list[Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("verifier", ["auto", "exact", "number", "boxed", "tag", "math", "choice", "regex", "steps"])
 @pytest.mark.parametrize("bad", [[], [["5"]], ["5", None], {"a": "5"}, float("nan")], ids=repr)
 def test_a_row_without_a_possible_answer_is_refused_by_file_and_line(tmp_path: Path, bad: Any, verifier: str):
-    task = build_task(validate(TaskConfig, file_of(tmp_path / "rows.jsonl", ["A" if verifier == "choice" else "5"] * 6 + [bad])))
+    task = build_task(
+        validate(TaskConfig, file_of(tmp_path / "rows.jsonl", ["A" if verifier == "choice" else "5"] * 6 + [bad]))
+    )
     with pytest.raises(RewardError, match=r"rows\.jsonl, line 7: the gold answer") as error:
         build_reward(RewardConfig(verifier=verifier), task)
     assert "\n" not in str(error.value)
@@ -153,7 +155,13 @@ def test_a_parquet_file_of_every_kind(tmp_path: Path):
     for name, (column, text) in columns.items():
         path = tmp_path / "rows.parquet"
         parquet.write_table(arrow.table({"prompt": ["What?"], name.split(".")[0]: column}), path)
-        config = {"name": "file", "path": str(path), "options": {"answer": name}, "heldout_size": 0, "heldout_share": 1e-12}
+        config = {
+            "name": "file",
+            "path": str(path),
+            "options": {"answer": name},
+            "heldout_size": 0,
+            "heldout_share": 1e-12,
+        }
         task = build_task(validate(TaskConfig, config))
         scores = build_reward(RewardConfig(verifier="exact"), task)
         from surefoot.rewards.base import Completion
@@ -186,7 +194,9 @@ def test_a_struct_of_a_parquet_file_is_refused_with_the_entry_to_name(tmp_path: 
     ],
     ids=["gsm8k", "gsm8k solutions", "gsm8k number", "math", "deepscaler", "aime", "mmlu", "arc"],
 )
-def test_data_sets_of_the_hub_take_lists_of_accepted_answers(tmp_path: Path, name: str, row: dict[str, Any], answer: Any):
+def test_data_sets_of_the_hub_take_lists_of_accepted_answers(
+    tmp_path: Path, name: str, row: dict[str, Any], answer: Any
+):
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
     from surefoot.tasks.hub_table import SCHEMAS
 

@@ -45,7 +45,12 @@ def says(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
         return [
             tuple(
                 Sample.of(
-                    request.prompt_ids, ids, prompt_id=request.prompt_id, sample_id=k, seed=seed, logp=np.full(len(ids), -1.0)
+                    request.prompt_ids,
+                    ids,
+                    prompt_id=request.prompt_id,
+                    sample_id=k,
+                    seed=seed,
+                    logp=np.full(len(ids), -1.0),
                 )
                 for k, seed in enumerate(request.seeds)
             )
@@ -116,7 +121,11 @@ def test_reward_functions_get_the_row_as_it_is(tmp_path: Path, monkeypatch: pyte
         seen.extend(answer)
         return [1.0] * len(completions)
 
-    task = {"name": "file", "path": str(table(tmp_path / "rows.parquet", [{"value": Decimal("5.00")}])), "heldout_share": 0.4}
+    task = {
+        "name": "file",
+        "path": str(table(tmp_path / "rows.parquet", [{"value": Decimal("5.00")}])),
+        "heldout_share": 0.4,
+    }
     surefoot.train({**SHAPE, "runs": str(tmp_path)}, name="raw", task=task, reward=trl, audit={"before": "off"})
     assert seen and all(answer == [{"value": Decimal("5.00")}] for answer in seen)
 
@@ -125,14 +134,20 @@ def test_a_run_refuses_a_row_without_an_answer_by_its_place(tmp_path: Path):
     path = json_lines(tmp_path / "rows.jsonl", ["5"])
     path.write_text(path.read_text() + json.dumps({"prompt": "Nothing?", "answer": []}) + "\n")
     with pytest.raises(RewardError, match=r"rows\.jsonl, line 11: the gold answer \[\]"):
-        surefoot.train({**SHAPE, "runs": str(tmp_path)}, name="none", task={"name": "file", "path": str(path), "heldout_share": 0.4})
+        surefoot.train(
+            {**SHAPE, "runs": str(tmp_path)},
+            name="none",
+            task={"name": "file", "path": str(path), "heldout_share": 0.4},
+        )
 
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
     path = json_lines(tmp_path_factory.mktemp("rows") / "rows.jsonl", ["5", "five"])
     task = {"name": "file", "path": str(path), "heldout_share": 0.4}
-    return assemble(validate(RunConfig, {"task": task, "reward": {"verifier": "tag"}, "rollout": {"max_new_tokens": 24}}))
+    return assemble(
+        validate(RunConfig, {"task": task, "reward": {"verifier": "tag"}, "rollout": {"max_new_tokens": 24}})
+    )
 
 
 class Dropping(Renderer):
