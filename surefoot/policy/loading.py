@@ -128,15 +128,35 @@ def fresh(config: ModelConfig) -> tuple[Any, Any]:
 
 def read(config: ModelConfig) -> tuple[Any, Any]:
     """Model and tokenizer from a folder or from the hub (or its cache on this machine)."""
-    source: str | Path = config.path
+    source = find_source(config)
+    tokenizer = read_tokenizer(source, config)
+    return read_model(source, config), tokenizer
+
+
+def find_source(config: ModelConfig) -> str | Path:
+    """The folder of a model that is one, else its name."""
     folder = smollm2.smollm2_folder() if config.path == smollm2.NAME else Path(config.path).expanduser()
     if folder.exists() or looks_local(config.path):
         check_folder(config.path, folder)
-        source = folder
+        return folder
+    return config.path
+
+
+def load_tokenizer(config: ModelConfig) -> Any:
+    """The tokenizer alone of a model that is a folder or a name.
+
+    Raises:
+        ModelError: as for :func:`load_policy`.
+    """
+    with quiet(), told(f"model.path = '{config.path}'"):
+        return read_tokenizer(find_source(config), config)
+
+
+def read_tokenizer(source: str | Path, config: ModelConfig) -> Any:
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except OSError as error:
-        if source is folder:
+        if isinstance(source, Path):
             raise
         raise ModelError(
             f"model.path = '{config.path}' is neither a folder nor a model of the Hugging Face hub that can be reached "
@@ -144,7 +164,6 @@ def read(config: ModelConfig) -> tuple[Any, Any]:
         ) from error
     except (ValueError, KeyError) as error:
         raise ModelError(f"model.path = '{config.path}': its tokenizer cannot be read ({one_line(error)})") from error
-    return read_model(source, config), tokenizer
 
 
 def read_model(source: str | Path, config: ModelConfig) -> Any:

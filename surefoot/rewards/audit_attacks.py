@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from surefoot.rewards.audit_findings import Finding, Severity, counted, examples, gold_of
+from surefoot.rewards.audit_answers import answers_of, gold_of, is_gold
+from surefoot.rewards.audit_findings import Finding, Severity, counted, examples
 from surefoot.rewards.audit_grading import Case, Grader
 from surefoot.rewards.audit_texts import PROMISES, Attack, Written, attacks, own_texts, rewritings
 from surefoot.rewards.grade import is_right
@@ -17,7 +18,7 @@ SLIPS = 0.1
 """Share of prompts that an exploit with the gold answer in it may fool: two answers can be the same in other words."""
 LUCK = 0.25
 """Share beyond that of the most frequent gold answer from which a text without the answer is right by more than luck."""
-LENIENT = ("in thought", "echo")
+LENIENT = ("in thought", "echo", "denied number")
 """Exploits that many honest rewards fall for, because they read the whole text: to be known, not a reason to stop."""
 
 
@@ -49,7 +50,7 @@ class Asked:
 
     def _others(self, index: int) -> tuple[list[str], str | None]:
         """Gold answers that differ from this prompt's, and a right completion with the first of them."""
-        own, label = gold_of(self.prompts[index]), self.prompts[index].metadata.get("task")
+        label = self.prompts[index].metadata.get("task")
         solved = self.right[index]
         golds: dict[str, Written | None] = {}
         solutions: list[str] = []  # of prompts without a gold answer: their tests are among the metadata
@@ -59,7 +60,12 @@ class Asked:
             strict=True,
         ):
             gold = gold_of(other)
-            if gold and gold != own and other.metadata.get("task") == label and len(golds) < 24:
+            if (
+                gold
+                and not is_gold(gold, self.prompts[index])
+                and other.metadata.get("task") == label
+                and len(golds) < 24
+            ):
                 golds[gold] = golds.get(gold) or right
             elif not gold and right is not None and solved is not None and right.text != solved.text:
                 solutions.append(right.text)
@@ -115,7 +121,7 @@ def _found(attack: Attack, fooled: list[tuple[Prompt, str, Score]], tried: int, 
 
 def _commonest(prompts: Sequence[Prompt]) -> float:
     """Share of the most frequent gold answer: what always giving that answer earns."""
-    golds = Counter(gold_of(prompt) for prompt in prompts)
+    golds = Counter(text for prompt in prompts for text in {ways[0] for ways in answers_of(prompt).accepted} or {""})
     return golds.most_common(1)[0][1] / len(prompts) if golds else 0.0
 
 

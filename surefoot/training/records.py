@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from surefoot.evaluation.evaluate import Evaluation
 from surefoot.policy.packing import loss_mask
+from surefoot.tasks.gold import shown
 from surefoot.tasks.render import Renderer
 from surefoot.training.batch import Batch
 from surefoot.training.details import Details, RowDetails
@@ -25,9 +27,7 @@ def sample_record(step: int, prompt: Prompt, sample: Sample, score: Score, rende
         "sample_id": sample.sample_id,
         "prompt": prompt.text,
         "completion": renderer.decode(sample),
-        "answer": prompt.answer
-        if isinstance(prompt.answer, (str, int, float, bool, type(None)))
-        else str(prompt.answer),
+        "answer": prompt.answer if isinstance(prompt.answer, (str, int, float, NoneType)) else shown(prompt.answer),
         "reward": score.total if score.valid else None,
         "components": _numbers(score.components),
         "correct": score.correct,
