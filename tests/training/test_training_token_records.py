@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from surefoot.policy.embedded import fresh_model
 from surefoot.training.loop import train
-from surefoot.training.pieces import Pieces
+from surefoot.tasks.pieces import Pieces
 from tests.training.tiny import digits_reward, tiny
 
 
