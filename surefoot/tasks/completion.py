@@ -27,7 +27,8 @@ class CompletionText:
     def __init__(self, pieces: Pieces, ends: Collection[int], stops: Collection[int] = ()) -> None:
         self.pieces = pieces
         tokenizer = pieces.tokenizer
-        special = set(tokenizer.all_special_ids)
+        added = tokenizer.added_tokens_decoder.items()
+        special = {*tokenizer.all_special_ids, *(token for token, text in added if text.special)}
         self._ends = frozenset(ends) | ({tokenizer.pad_token_id} - {None})
         self._stops = {int(stop): pieces.text([stop]) for stop in stops if stop in special and stop not in self._ends}
 

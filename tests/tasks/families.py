@@ -75,7 +75,7 @@ def _bytes() -> Tokenizer:
 def _metaspace() -> Tokenizer:
     """SentencePiece's way of spaces, a leading one put before the text."""
     inner = Tokenizer(models.BPE())
-    inner.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    inner.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
     inner.decoder = decoders.Metaspace(prepend_scheme="first")
     inner.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=300, show_progress=False))
     return inner
@@ -99,7 +99,7 @@ def _byte_fallback(prepend: bool = False) -> Tokenizer:
 def _unigram() -> Tokenizer:
     """T5 and XLNet: SentencePiece's unigram model."""
     inner = Tokenizer(models.Unigram())
-    inner.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    inner.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
     inner.decoder = decoders.Metaspace(prepend_scheme="first")
     trainer = trainers.UnigramTrainer(vocab_size=200, unk_token="<unk>", special_tokens=["<unk>"], show_progress=False)
     inner.train_from_iterator(CORPUS, trainer)
