@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -55,7 +54,9 @@ class Pieces:
             place = len(pieces)
             # A token's text may depend on where it stands (a space that leads), not on which token is before it.
             piece = self._behind((ids[place],)) if place else self.text(ids[:1])
-            found = [piece] if _BROKEN not in piece and text.startswith(piece, at) else self._window(ids, place, text, at)
+            found = (
+                [piece] if _BROKEN not in piece and text.startswith(piece, at) else self._window(ids, place, text, at)
+            )
             pieces += found
             at += sum(map(len, found))
         if pieces:
@@ -74,7 +75,9 @@ class Pieces:
                 continue
             look = max(look, first + 2 * (stop - first)) if long else look
             window = self._behind(tuple(ids[first:stop])) if first else self.text(ids[:stop])
-            same = len(os.path.commonprefix([window, text[at : at + len(window)]]))
+            wanted = text[at : at + len(window)]
+            differ = (place for place, (one, other) in enumerate(zip(window, wanted, strict=False)) if one != other)
+            same = next(differ, len(wanted))
             pieces.append(text[at + done : at + max(done, same)])
             done = max(done, same)
             if window and same == len(window) and (long or not window.endswith(_BROKEN)):

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surefoot.policy.embedded import fresh_model
-from surefoot.training.loop import train
 from surefoot.tasks.pieces import Pieces
+from surefoot.training.loop import train
 from tests.training.tiny import digits_reward, tiny
 
 
