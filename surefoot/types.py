@@ -214,7 +214,8 @@ class StepScore:
     Attributes:
         end: the character index (exclusive) where the step ends.
         value: its reward.
-        token: the index, among the tokens that the policy wrote, of the step's last one; filled in after grading.
+        token: the index, among the tokens that the policy wrote, of the step's last one; filled in after grading where a
+            part of the algorithm reads it.
     """
 
     end: int
