@@ -258,7 +258,8 @@ def _exit(self: Any, kind: Any, error: Any, trace: Any) -> Any:
 
 
 def _contains(self: Any, item: Any) -> Any:
-    if not wire_of(self).guarded or is_mirror(item) or (_told(self).get("made") and not hasattr(type(self), "__iter__")):
+    iterable = any("__iter__" in vars(one) for one in type(self).__mro__)
+    if not wire_of(self).guarded or is_mirror(item) or (_told(self).get("made") and not iterable):
         return _operate("__contains__", self, item)
     return any(item is one or item == one for one in self)
 

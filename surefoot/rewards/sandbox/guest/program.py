@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from .frames import read_frame, write_frame
-from .values import decode, encode
+from .values import Unencodable, decode, encode
 from .wire import Wire
 
 SOURCE, REPORT, CALLS, RETURNS = 3, 4, 5, 6
@@ -85,8 +85,11 @@ def _called(job: Mapping[str, Any], names: dict[str, Any]) -> dict[str, Any]:
     """What the function returned; where that is nothing, also what it made of its first argument."""
     arguments = [decode(argument) for argument in job["arguments"]]
     value = resolve(names, job["name"])(*arguments)
-    changed = {"changed": encode(arguments[0])} if value is None and arguments else {}
-    return {"value": encode(value), **changed}
+    answer = {"value": encode(value)}
+    if value is None and arguments:
+        with contextlib.suppress(Unencodable):
+            answer["changed"] = encode(arguments[0])
+    return answer
 
 
 def resolve(names: Mapping[str, Any], name: str) -> Callable[..., Any]:
