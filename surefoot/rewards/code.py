@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -160,7 +161,8 @@ def _by_code(pool: Sandbox, suite: Suite, program: str, *, stop: bool) -> list[V
     """The tests in a process of their own; the program answers their calls from another."""
     prelude = ""
     if suite.header and suite.wanted & defined_in(program):
-        prelude = suite.header  # on its own, so that `from __future__` may stand first in the program
+        # On its own, so that `from __future__` may stand first in the program; without the function that it leaves open.
+        prelude = re.split(rf"^(?:async )?def {suite.entry}\b", suite.header, maxsplit=1, flags=re.MULTILINE)[0]
     elif suite.header:
         program = suite.header + program
     result = pool.run(program, task=Checks(suite.sources, suite.setup, suite.entry, stop), prelude=prelude)

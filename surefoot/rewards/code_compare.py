@@ -14,6 +14,7 @@ RELATIVE = 1e-6
 """Relative tolerance of numbers with a fraction; the usual one of programming contests."""
 
 
+_ENDLESS = (Decimal("inf"), Decimal("-inf"))
 MARKS = 64
 """Bytes that say what type a value has, and the digits of a number."""
 
@@ -70,7 +71,7 @@ def same_value(given: Any, expected: Any) -> bool:
     if isinstance(given, bool) or isinstance(expected, bool):
         return given is expected
     if isinstance(given, (Decimal, Fraction)):
-        given = given.numerator if given == int(given) else float(given)
+        given = float(given) if given != given or given in _ENDLESS or given % 1 else int(given)
     if isinstance(given, (int, float)) and isinstance(expected, (int, float)):
         return _close(given, expected) if isinstance(expected, float) else given == expected
     return type(given) is type(expected) and bool(given == expected)

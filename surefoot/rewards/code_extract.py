@@ -22,7 +22,7 @@ sys.setrecursionlimit(10_000)
 INERT = (ast.Constant, ast.Name, ast.UnaryOp, ast.BinOp, ast.Tuple)
 def does(source):
     try:
-        body = ast.parse(source).body
+        body = ast.parse(source.removeprefix("\\ufeff")).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return any(not (isinstance(node, ast.Expr) and isinstance(node.value, INERT)) for node in body)
