@@ -7,6 +7,8 @@ what they derive from: an object with an ``__eq__`` of its own does not survive 
 from __future__ import annotations
 
 import base64
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 DEEPEST = 200
@@ -23,8 +25,8 @@ def encode(value: Any, depth: int = 0) -> Any:
     ({'type': 'tuple', 'value': [1, {'type': 'set', 'value': [2.5]}]}, {'type': 'float', 'value': 'inf'})
 
     Raises:
-        Unencodable: the type is none of None, bool, int, float, complex, str, bytes, list, tuple, set, frozenset and
-            dict, or derived from one; or the nesting is deeper than 200.
+        Unencodable: the type is none of None, bool, int, float, complex, str, bytes, list, tuple, set, frozenset,
+            dict, Decimal and Fraction, or derived from one; or the nesting is deeper than 200.
     """
     if depth > DEEPEST:
         raise Unencodable(f"a value nested deeper than {DEEPEST}")
@@ -44,6 +46,8 @@ def encode(value: Any, depth: int = 0) -> Any:
     if isinstance(value, dict):
         pairs = [[encode(key, depth + 1), encode(item, depth + 1)] for key, item in dict.items(value)]
         return {"type": "dict", "value": pairs}
+    if isinstance(value, (Decimal, Fraction)):
+        return {"type": type(value).__name__, "value": str(value)}
     for kind in (list, tuple, set, frozenset):
         if isinstance(value, kind):
             items = [encode(item, depth + 1) for item in kind.__iter__(value)]  # type: ignore[arg-type]
@@ -82,6 +86,8 @@ _READERS = {
     "float": float,
     "complex": complex,
     "bytes": base64.b64decode,
+    "Decimal": Decimal,
+    "Fraction": Fraction,
     "tuple": lambda value: tuple(decode(item) for item in value),
     "set": lambda value: {decode(item) for item in value},
     "frozenset": lambda value: frozenset(decode(item) for item in value),
