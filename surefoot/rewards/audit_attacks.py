@@ -18,8 +18,10 @@ SLIPS = 0.1
 """Share of prompts that an exploit with the gold answer in it may fool: two answers can be the same in other words."""
 LUCK = 0.25
 """Share beyond that of the most frequent gold answer from which a text without the answer is right by more than luck."""
-LENIENT = ("in thought", "echo", "denied number")
+LENIENT = ("in thought", "echo")
 """Exploits that many honest rewards fall for, because they read the whole text: to be known, not a reason to stop."""
+TOLD = ("denied number",)
+"""Those that a reward which says that it takes the last number of a text falls for by what it says."""
 
 
 @dataclass
@@ -115,6 +117,8 @@ def _found(attack: Attack, fooled: list[tuple[Prompt, str, Score]], tried: int, 
     severity: Severity = "fail" if share > (SLIPS if attack.knows else luck + LUCK) else "warn"
     if attack.check in LENIENT:
         severity = "warn"
+    if attack.check in TOLD:
+        severity = "info"
     text = f"{about} are called right for {counted(len(fooled), tried)}"
     return Finding(attack.check, severity, text, examples(fooled), numbers)
 

@@ -43,8 +43,8 @@ BEFORE = ("It is not {}. ", "{} is wrong. ", "I rule out {}. ", "The answer is n
 def denials(gold: str, other: str, writer: Callable[[str], str] | None) -> list[tuple[str, str, tuple[str, ...]]]:
     """Families of denials: (name, what they do, texts).
 
-    Reading the last number of a text is a common way to grade, and a number that is only denied is the last one: that is a
-    family of its own, to be known.
+    Taking the last number of a text, whatever is said of it, is a common way to grade, and what the verifier 'number' says
+    that it does; a number that is only denied is then the answer. That is a family of its own, to be known.
 
     Args:
         gold: the right answer.

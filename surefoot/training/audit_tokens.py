@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from surefoot.rewards.audit_findings import Finding, counted, examples
-from surefoot.rewards.audit_grading import Case, Grader
+from surefoot.rewards.audit_grading import Grader
 from surefoot.rewards.base import Completion, Reward
 from surefoot.rewards.grade import grade, is_right
 from surefoot.tasks.render import OPEN, Renderer

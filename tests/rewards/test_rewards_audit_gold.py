@@ -68,8 +68,19 @@ def the_first(prompt: str, completion: str, answer: Any) -> bool:
         (as_python, [np.array([str(n)]) for n in NUMBERS]),
         (the_first, TWO),
     ],
-    ids=["json list", "json two", "json decimal", "json date", "json decimals", "str list", "str bytes", "str float", "str array", "first"],
-)  # fmt: skip
+    ids=[
+        "json list",
+        "json two",
+        "json decimal",
+        "json date",
+        "json decimals",
+        "str list",
+        "str bytes",
+        "str float",
+        "str array",
+        "first",
+    ],
+)
 def test_a_reward_that_misreads_gold_answers_is_a_fault(reward: Callable[..., bool], answers: list[Any]):
     report = look(reward, answers)
     assert report["gold"].severity == "fail" and report.failed
@@ -77,7 +88,11 @@ def test_a_reward_that_misreads_gold_answers_is_a_fault(reward: Callable[..., bo
 
 
 @pytest.mark.parametrize("name", ["exact", "boxed", "tag", "math", "regex"])
-@pytest.mark.parametrize("answers", [LISTS, [[str(n), f"x {n}"] for n in NUMBERS], DECIMALS, [float(n) for n in NUMBERS]], ids=["one", "two", "decimals", "floats"])  # fmt: skip
+@pytest.mark.parametrize(
+    "answers",
+    [LISTS, [[str(n), f"x {n}"] for n in NUMBERS], DECIMALS, [float(n) for n in NUMBERS]],
+    ids=["one", "two", "decimals", "floats"],
+)
 def test_verifiers_that_read_them_pass(name: str, answers: list[Any]):
     report = audit_reward(task(answers), make_verifier(name))
     assert [(f.check, f.text, f.examples[:1]) for f in report.of("fail")] == []

@@ -88,17 +88,32 @@ def test_a_time_at_midnight_is_a_date_too():
         (10**5000, "4300 digits"),
     ],
     ids=[
-        *("null", "empty", "empty array", "nested", "null in a list", "object in a list", "nan", "nan in a list", "decimal nan"),
+        *(
+            "null",
+            "empty",
+            "empty array",
+            "nested",
+            "null in a list",
+            "object in a list",
+            "nan",
+            "nan in a list",
+            "decimal nan",
+        ),
         *("infinity", "object", "duration", "bytes", "complex", "no time", "surrogate", "long"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_answer_says_why(answer: Any, why: str):
     with pytest.raises(GoldError, match=why):
         accepted(answer)
 
 
 def test_answers_as_a_person_reads_them():
-    assert [shown(one) for one in (["5", "five"], Decimal("5.00"), {"a": [1]}, True)] == ["5 or five", "5", '{"a": [1]}', "true"]  # fmt: skip
+    assert [shown(one) for one in (["5", "five"], Decimal("5.00"), {"a": [1]}, True)] == [
+        "5 or five",
+        "5",
+        '{"a": [1]}',
+        "true",
+    ]
 
 
 def file_of(path: Path, answers: list[Any]) -> dict[str, Any]:
@@ -120,15 +135,20 @@ def test_a_row_without_a_possible_answer_is_refused_by_file_and_line(tmp_path: P
 
 def test_an_accepted_answer_that_the_verifier_cannot_match_is_refused_by_row(tmp_path: Path):
     task = build_task(validate(TaskConfig, file_of(tmp_path / "rows.jsonl", [["5"]] * 6 + [["5", "five"]])))
-    with pytest.raises(RewardError, match="line 7.*of which 'five' is not a number"):
+    with pytest.raises(RewardError, match=r"line 7.*of which 'five' is not a number"):
         build_reward(RewardConfig(verifier="number"), task)
 
 
 @pytest.mark.parametrize(
     ("answers", "name"),
-    [([["5"], [5, "6.0"]], "number"), ([5.0, "7"], "number"), ([["5", "five"], ["6"]], "exact"), ([True, False], "exact")],
+    [
+        ([["5"], [5, "6.0"]], "number"),
+        ([5.0, "7"], "number"),
+        ([["5", "five"], ["6"]], "exact"),
+        ([True, False], "exact"),
+    ],
     ids=["lists of numbers", "numbers", "one word", "booleans"],
-)  # fmt: skip
+)
 def test_auto_looks_at_every_accepted_answer(tmp_path: Path, answers: list[Any], name: str):
     task = build_task(validate(TaskConfig, file_of(tmp_path / "rows.jsonl", answers * 5)))
     assert build_reward(RewardConfig(), task).name == name
