@@ -23,9 +23,7 @@ _MEMBER = re.compile(rf"(?P<label>{_NAME})\s*(?:\\in(?![A-Za-z])|\\equiv(?![A-Za
 _EQUALS = re.compile(r"(?<![<>!\\:])=(?!=)")
 _RELATED = re.compile(r"\\le(?![A-Za-z])|\\ge(?![A-Za-z])|<|>|=")
 _FUNCTION = re.compile(r"(?P<name>[A-Za-z]\w?)\s*\([^()]*\)")
-_LETTER = re.compile(
-    r"\\(?:alpha|beta|gamma|delta|epsilon|varepsilon|theta|lambda|mu|omega|phi|varphi|rho|sigma|tau)(?![A-Za-z])|(?<![A-Za-z\\])(?!(?:[ei])(?![A-Za-z]))[A-Za-z]+"
-)
+_LETTER = re.compile(rf"\\(?:{_GREEK})(?![A-Za-z])|(?<![A-Za-z\\])(?!(?:[ei])(?![A-Za-z]))[A-Za-z]+")
 
 
 def assignment(text: str) -> tuple[str, str, str]:

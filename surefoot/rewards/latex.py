@@ -105,7 +105,9 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 _WORDED = re.compile(
     r"\\(?:text|textrm|textbf|textit|mathrm|mathbf|mathit|mathsf|rm|bf|mbox|operatorname)\s*\{((?:[^{}]|\{[^{}]*\})*)\}"
 )
-_FUNCTIONS = r"sqrt|sin|cos|tan|cot|sec|csc|arc(?:sin|cos|tan)|sinh|cosh|tanh|log|ln|exp|pi|infty|[Ii]nfinity|inf|alpha|beta|theta"
+_FUNCTIONS = (
+    r"sqrt|(?:arc)?(?:sin|cos|tan)|cot|sec|csc|sinh|cosh|tanh|log|ln|exp|pi|infty|[Ii]nfinity|inf|alpha|beta|theta"
+)
 _PLAIN = re.compile(rf"(?<![A-Za-z\\])(?:{_FUNCTIONS})(?![A-Za-z])")
 _CHOSEN = re.compile(
     r"(?<![A-Za-z\\])C_\{?([0-9a-z]+)\}?\s*\^\{?([0-9a-z]+)\}?|(?<![A-Za-z\\])C\(([0-9]+)\s*,\s*([0-9]+)\)"

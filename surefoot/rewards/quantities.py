@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from surefoot.rewards.words import VALUES
+
 _NAMES = {
     "meter metre 米": "m", "gram 克": "g", "second sec 秒": "s", "minute 分钟 分": "min", "hour hr 小时 时": "h",
     "day 天 日": "day", "week 周 星期": "week", "month 月": "month", "year yr 年": "year",
@@ -38,29 +40,6 @@ _BASE = re.compile(
     r"\(?(?P<number>[0-9][0-9A-Fa-f]*)\)?\s*(?:_\s*\{?\s*(?P<base>[0-9]{1,2}|[a-z]+)\s*\}?|"
     r"\(?\s*(?:in )?base[ -](?P<named>[0-9]{1,2}|[a-z]+)\s*\)?)"
 )
-_BASES = dict(
-    zip(
-        [
-            "two",
-            "three",
-            "four",
-            "five",
-            "six",
-            "seven",
-            "eight",
-            "nine",
-            "ten",
-            "eleven",
-            "twelve",
-            "thirteen",
-            "fourteen",
-            "fifteen",
-            "sixteen",
-        ],
-        range(2, 17),
-        strict=True,
-    )
-)
 _MODULUS = re.compile(
     r"(?P<number>.+?)\s*(?:\\pmod|\\bmod|\\mod|\(\s*\\?mod|(?<![A-Za-z\\])mod)\s*\{?\s*(?P<modulus>[0-9]+)\s*\}?\s*\)?"
 )
@@ -72,51 +51,13 @@ _TOKEN = re.compile(
     r"\s*(\\cdot|\\Omega|\\mu ?[A-Za-z]+|°\s*(?:Celsius|Fahrenheit|[CF])?|[A-Za-zµμΩ]+|"
     r"[^\x00-\x7f°µμΩ/]+|[$/])\s*(?:\^\{?(-?[1-4])\}?)?\.?"
 )
-_NO_UNIT = frozenset(
-    [
-        "or",
-        "and",
-        "not",
-        "more",
-        "less",
-        "than",
-        "squared",
-        "cubed",
-        "factorial",
-        "dozen",
-        "vs",
-        "versus",
-        "perhaps",
-        "maybe",
-        "mod",
-        "modulo",
-        "at",
-        "least",
-        "most",
-        "over",
-        "times",
-        "plus",
-        "minus",
-        "power",
-        "if",
-        "when",
-        "where",
-        "but",
-        "is",
-        "choose",
-        "noon",
-        "midnight",
-        "am",
-        "pm",
-        "oder",
-        "und",
-        "base",
-        "with",
-        "from",
-        "until",
-        "between",
-    ]
-)
+# fmt: off
+_NO_UNIT = frozenset([
+    "or", "and", "not", "more", "less", "than", "squared", "cubed", "factorial", "dozen", "vs", "versus", "perhaps",
+    "maybe", "mod", "modulo", "at", "least", "most", "over", "times", "plus", "minus", "power", "if", "when", "where",
+    "but", "is", "choose", "noon", "midnight", "am", "pm", "oder", "und", "base", "with", "from", "until", "between",
+])
+# fmt: on
 _NO_CHINESE_UNIT = re.compile("[或和且非不约大小多少至到以余除加减乘倍半百千万亿]")
 _LETTER = re.compile(
     r"\\(?!sqrt|frac|pi|cdot|times|left|right|ln|log|sin|cos|tan|overline|circ)[A-Za-z]+|(?<![\\A-Za-z])[A-Za-z]+"
@@ -143,7 +84,7 @@ def quantity(text: str) -> Quantity:
         return Quantity(percent[1], "%", rf"\frac{{{percent[1]}}}{{100}}")
     if based := _BASE.fullmatch(text):
         name = based["base"] or based["named"]
-        base = int(name) if name.isdigit() else _BASES.get(name, 0)
+        base = int(name) if name.isdigit() else VALUES.get(name, 0)
         if 2 <= base <= 16 and all(int(digit, 16) < base for digit in based["number"]):
             return Quantity(based["number"].upper(), f"base {base}")
     if modular := _MODULUS.fullmatch(text):

@@ -11,7 +11,7 @@ _ONES = [
 ]
 _TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 # fmt: on
-_VALUES = {word: value for value, word in enumerate(_ONES)} | {
+VALUES = {word: value for value, word in enumerate(_ONES)} | {
     word: 10 * value for value, word in enumerate(_TENS, start=2)
 }
 _ENGLISH = re.compile(
@@ -36,7 +36,7 @@ def numbered(text: str) -> str:
     english, chinese = _ENGLISH.match(rest), _CHINESE.fullmatch(rest)
     if english:
         tens, ones, alone = english.groups()
-        value = _VALUES[(tens or alone).lower()] + (_VALUES[ones.lower()] if ones else 0)
+        value = VALUES[(tens or alone).lower()] + (VALUES[ones.lower()] if ones else 0)
         rest = f"{value}{rest[english.end() :]}"
     elif chinese and rest and (chinese[2] or not (chinese[1] and chinese[3])):
         tens, ten, ones = chinese.groups()
