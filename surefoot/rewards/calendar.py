@@ -31,7 +31,7 @@ _DATES = tuple(
 )
 _UNSURE = re.compile(r"([0-9]{1,2})\s*([-/.])\s*([0-9]{1,2})\s*\2\s*([0-9]{4})")
 _TIME = re.compile(
-    r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-5][0-9])(?::(?P<second>[0-5][0-9]))?\s*(?P<half>am|pm|a\.\s?m\.?|p\.\s?m\.?|noon|midnight)?",
+    r"(?P<hour>[0-9]{1,2})(?::|[时点](?=[^分]*分))(?P<minute>[0-5][0-9])分?(?::(?P<second>[0-5][0-9]))?\s*(?P<half>am|pm|a\.\s?m\.?|p\.\s?m\.?|noon|midnight)?",
     re.IGNORECASE,
 )
 _RANGE = re.compile(

@@ -21,8 +21,8 @@ _NAMES = {
     "degree ° 度": "°", "厘米 公分 centimeter centimetre": "cm", "毫米 millimeter millimetre": "mm", "分米 decimeter": "dm",
     "千米 公里 kilometer kilometre": "km", "千克 公斤 kilogram": "kg", "毫克 milligram": "mg", "毫升 milliliter millilitre": "mL",
     "公顷 hectare": "ha", "dollar usd us$ $ 美元 美金": "$", "euro eur € 欧元": "€", "£ gbp 英镑": "£",
-    "¥ yuan rmb cny 元 人民币": "¥",
-    "yen jpy 日元 円": "yen", "cent": "cent", "pence": "pence", "角": "角", 
+    "¥ yuan rmb cny 元 块 人民币": "¥",
+    "people person 人": "people", "yen jpy 日元 円": "yen", "cent": "cent", "pence": "pence", "角": "角", 
     "celsiu °c °celsius 摄氏度 摄氏°": "°C", "fahrenheit °f °fahrenheit 华氏度 华氏°": "°F",
 }  # fmt: skip
 _KNOWN = {word: unit for words, unit in _NAMES.items() for word in words.split()}
@@ -129,7 +129,12 @@ def _unit(number: str, blank: str, text: str) -> str:
     if found is not None:
         return found
     words = re.sub(r"[^\w\s]", " ", text).split()
-    if not words or len(words) > 6 or not re.fullmatch(r"[-+]?[0-9.,\s]+|.*\\frac\{[0-9]+\}\{[0-9]+\}", number):
+    if (
+        "\\" in text
+        or not words
+        or len(words) > 6
+        or not re.fullmatch(r"[-+]?[0-9.,\s]+|.*\\frac\{[0-9]+\}\{[0-9]+\}", number)
+    ):
         return ""
     if (
         any(word.lower() in _NO_UNIT for word in words)
@@ -171,7 +176,7 @@ def _known(text: str) -> str | None:
                 found = (
                     name
                     if _SYMBOL.fullmatch(name)
-                    else _KNOWN.get(name.lower(), _KNOWN.get(name.lower().removesuffix("s")))
+                    else _KNOWN.get(name) or _KNOWN.get(name.lower(), _KNOWN.get(name.lower().removesuffix("s")))
                 )
                 if found is None:
                     return None

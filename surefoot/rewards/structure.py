@@ -36,7 +36,7 @@ _BUILDER = re.compile(r"\\?\{\s*(?P<letter>[A-Za-z])\s*(?:\\in\s*\\mathbb\{R\}\s
 _RELATION = re.compile(r"\\le(?![A-Za-z])|\\ge(?![A-Za-z])|<|>")
 _UNEQUAL = re.compile(r"(?P<letter>\\?[A-Za-z]+)\s*\\ne(?![A-Za-z])\s*(?P<out>.+)")
 _VARIABLE = re.compile(r"\\?[A-Za-z]+(?:_\w|_\{\w+\})?")
-_COUNTED = re.compile(r"^(?:大约|总共|一共|共|约)(?=\s*[0-9])")
+_COUNTED = re.compile(r"^(?:答案?\s*[:是为]|大约|总共|一共|共|约)(?=\s*[-+\\(0-9a-z])")
 _MINUS_PLUS = r"\mp"
 _PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])")
 _REALS = ("all real numbers", "all reals", "real numbers", "全体实数", "任意实数", "一切实数", "实数集")
@@ -82,7 +82,7 @@ def _both_signs(text: str) -> Parts:
     )
     items = [read(one) for one in texts]
     flat = [item.items if isinstance(item, Parts) and item.kind == "list" else (item,) for item in items]
-    return Parts("list", tuple(part for inner in flat for part in inner))
+    return _listed([part for inner in flat for part in inner])
 
 
 def _named(text: str) -> Value | Parts | None:
@@ -91,6 +91,8 @@ def _named(text: str) -> Value | Parts | None:
         return Parts("{}", ())
     if low in _REALS or text == r"\mathbb{R}":
         return Parts("()", (Value(r"-\infty"), Value(r"\infty")))
+    if re.fullmatch(r"\\mathbb\{R\}(?:\^\{?\+\}?|_\{?\+\}?|_\{>0\})", text):
+        return Parts("()", (Value("0"), Value(r"\infty")))
     if low == "does not exist":
         return Value("DNE")
     if excepted := _EXCEPT.fullmatch(text):

@@ -25,12 +25,19 @@ _LARGE = re.compile(
 )
 
 
+_NEGATIVE = re.compile(
+    rf"(?:negative|minus)\s+(?=(?:{'|'.join(VALUES)}|[0-9])(?![A-Za-z]))|负(?=[0-9一二三四五六七八九十])", re.IGNORECASE
+)
+
+
 def numbered(text: str) -> str:
     r"""The text with the number at its beginning in digits.
 
     >>> numbered("twelve"), numbered("Forty-two cats"), numbered("十二"), numbered("百分之五"), numbered("3 million")
     ('12', '42 cats', '12', '5\\%', '3000000')
     """
+    if negative := _NEGATIVE.match(text):
+        return "-" + numbered(text[negative.end() :])
     percent = text.startswith("百分之")
     rest = text.removeprefix("百分之")
     english, chinese = _ENGLISH.match(rest), _CHINESE.fullmatch(rest)

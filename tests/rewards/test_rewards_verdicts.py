@@ -28,27 +28,37 @@ def pairs(name: str) -> list[dict[str, Any]]:
 
 
 @cache
-def misses(name: str) -> list[dict[str, Any]]:
-    rows = pairs(name)
+def misses(name: str, every: int) -> list[dict[str, Any]]:
+    rows = pairs(name)[::every]
     completions = [Completion(Prompt("p", "?", row["gold"]), rf"\boxed{{{row['given']}}}") for row in rows]
-    scores = make_verifier("math", {"deadline": 20.0}).score(completions)
+    scores = make_verifier("math", {"deadline": 30.0}).score(completions)
     assert {score.status for score in scores} == {Status.OK}
     return [row for row, score in zip(rows, scores, strict=True) if score.correct != row["right"]]
 
 
-@pytest.mark.parametrize(("name", "least"), [("math", 650), ("math_held_out", 150)])
-def test_fewer_than_three_in_a_hundred_are_judged_wrongly_either_way(name: str, least: int):
-    rows = pairs(name)
+@pytest.mark.parametrize(
+    ("name", "every"),
+    [
+        ("math", 4),
+        ("math_held_out", 1),
+        pytest.param("math", 1, marks=(pytest.mark.slow, pytest.mark.timeout(600))),
+    ],
+)
+def test_fewer_than_three_in_a_hundred_are_judged_wrongly_either_way(name: str, every: int):
+    """And each that is judged wrongly is known; one that was mended is to be taken out of the list."""
+    rows, missed = pairs(name)[::every], misses(name, every)
     right, wrong = (sum(row["right"] is side for row in rows) for side in (True, False))
-    assert len(rows) >= least and min(right, wrong) >= 0.4 * len(rows)
+    assert sum(row["right"] for row in missed) < 0.03 * right
+    assert sum(not row["right"] for row in missed) < 0.03 * wrong
+    named = {(row["gold"], row["given"]) for row in rows}
+    assert {(row["gold"], row["given"]) for row in missed} == KNOWN_MISSES & named
+
+
+@pytest.mark.parametrize(("name", "least"), [("math", 650), ("math_held_out", 150)])
+def test_half_of_the_pairs_are_right_and_half_are_tempting(name: str, least: int):
+    rows = pairs(name)
+    assert len(rows) >= least and 0.4 * len(rows) < sum(row["right"] for row in rows) < 0.6 * len(rows)
     assert len({(row["gold"], row["given"]) for row in rows}) > 0.99 * len(rows)
-    assert sum(row["right"] for row in misses(name)) < 0.03 * right
-    assert sum(not row["right"] for row in misses(name)) < 0.03 * wrong
-
-
-def test_every_miss_is_known_and_no_known_one_was_mended():
-    found = {(row["gold"], row["given"]) for name in ("math", "math_held_out") for row in misses(name)}
-    assert found == KNOWN_MISSES
 
 
 @pytest.mark.parametrize(
