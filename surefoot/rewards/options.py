@@ -40,7 +40,8 @@ _AND = re.compile(r"and|or|nor|和|与|與|及|或|、|[&/]", re.I)
 _DENIED_BEFORE = re.compile(
     r"(?:\b(?:not|never|neither|nor|except|excluding|without|non|nicht|pas|none of|other than|rather than|instead of|better than"
     r"|over|(?:any|every)thing but|all but|(?:rul(?:e|es|ed|ing) out|exclud(?:e|es|ed)|eliminat(?:e|es|ed|ing)"
-    r"|reject(?:s|ed|ing)?|discard(?:s|ed|ing)?|dismiss(?:es|ed|ing)?)(?: is| are)?|no es|no way|(?:doubt|den(?:y|ies))(?: that| if| whether)?)"
+    r"|reject(?:s|ed|ing)?|discard(?:s|ed|ing)?|dismiss(?:es|ed|ing)?)(?: is| are)?"
+    r"|no es|no way|(?:doubt|den(?:y|ies))(?: that| if| whether)?)"
     r"|n't|cannot|¬|\\neg)"
     r"\s*(?:be|choose|pick|select|possibly|go with|it's|it is|it to be)?\s*(?:both|either)?\s*(?:the\s+)?"
     r"(?:option|choice|answer|letter)?s?\s*[:(]?\s*$"
