@@ -31,6 +31,8 @@ _MODULES = [
     "root",
     "confine",
     "mirrors",
+    "packing",
+    "containers",
     "wire",
     "expectations",
     "program",
