@@ -53,7 +53,9 @@ def same_result(result: Result, expected: Any) -> bool:
 
 
 def same_value(given: Any, expected: Any) -> bool:
-    """Equal as JSON would have it: a tuple is a list, a key that is a number is its text; numbers with a fraction as in :func:`same_output`.
+    """Equal as JSON would have it: a tuple is a list, and a key that is a number is its text.
+
+    Numbers with a fraction are compared as in :func:`same_output`.
 
     >>> same_value((1, [0.1 + 0.2]), [1, [0.3]]), same_value("1", 1), same_value(True, 1)
     (True, False, False)

@@ -159,7 +159,7 @@ def make_class(wire: Any, number: int, name: str, bases: tuple[type, ...], opera
     plain = tuple(base for base in bases if not isinstance(base, MirrorClass))
     for chosen in ((*mine, *plain) if mine else (Mirror, *plain), (*mine[:1],) or (Mirror, *plain[:1]), (Mirror,)):
         try:
-            return type.__new__(MirrorClass, name, chosen, dict(body))  # type: ignore[arg-type]
+            return type.__new__(MirrorClass, name, chosen, dict(body))
         except TypeError:  # an order of bases or a layout that the stand-ins cannot have
             continue
     raise TypeError(f"no stand-in for the class {name}")
