@@ -14,7 +14,6 @@ RELATIVE = 1e-6
 """Relative tolerance of numbers with a fraction; the usual one of programming contests."""
 
 
-_ENDLESS = (Decimal("inf"), Decimal("-inf"))
 MARKS = 64
 """Bytes that say what type a value has, and the digits of a number."""
 
@@ -54,7 +53,9 @@ def same_result(result: Result, expected: Any) -> bool:
 
 
 def same_value(given: Any, expected: Any) -> bool:
-    """Equal as JSON would have it: a tuple is a list, a key that is a number is its text; numbers with a fraction as in :func:`same_output`.
+    """Equal as JSON would have it: a tuple is a list, and a key that is a number is its text.
+
+    Numbers with a fraction are compared as in :func:`same_output`.
 
     >>> same_value((1, [0.1 + 0.2]), [1, [0.3]]), same_value("1", 1), same_value(True, 1)
     (True, False, False)
@@ -71,7 +72,7 @@ def same_value(given: Any, expected: Any) -> bool:
     if isinstance(given, bool) or isinstance(expected, bool):
         return given is expected
     if isinstance(given, (Decimal, Fraction)):
-        given = float(given) if given != given or given in _ENDLESS or given % 1 else int(given)
+        given = _number(given)
     if isinstance(given, (int, float)) and isinstance(expected, (int, float)):
         return _close(given, expected) if isinstance(expected, float) else given == expected
     return type(given) is type(expected) and bool(given == expected)
@@ -82,6 +83,20 @@ def _key(key: Any) -> Any:
     if key is None or isinstance(key, (bool, float)) or (isinstance(key, int) and abs(key) < 1 << 64):
         return json.dumps(key)
     return key
+
+
+def _number(given: Decimal | Fraction) -> int | float:
+    """An integer where it is one, but not of 10**9 digits, which ``Decimal("1e999999999")`` would be."""
+    if isinstance(given, Decimal):
+        whole = given.is_finite() and given.adjusted() < 400 and given == given.to_integral_value()
+    else:
+        whole = given.denominator == 1
+    try:
+        return int(given) if whole else float(given)
+    except OverflowError:
+        return math.inf
+    except ValueError:  # a signalling NaN
+        return math.nan
 
 
 def _lines(text: str) -> list[list[str]]:

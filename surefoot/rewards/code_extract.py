@@ -11,10 +11,12 @@ from surefoot.tasks.extraction import after_thought, fenced
 
 _PYTHON = re.compile(r"\{?[ \t]*\.?(?:python|py|ipython|cpython|pypy)[\d.]*(?![\w-])", re.IGNORECASE)
 _DEFINED = re.compile(
-    r"^[ \t]*+(?:(?:async[ \t]++)?def|class)[ \t]++(\w++)|^(\w++)[ \t]*+(?::[^=\n]*+)?=(?!=)|^from\b.*\bimport\b.*?(\w++)$",
+    r"^[ \t]*+(?:(?:async[ \t]++)?def|class)[ \t]++(\w++)|^(\w++)[ \t]*+(?::[^=\n]*+)?=(?!=)",
     re.MULTILINE,
 )
-_CODE = re.compile(r"^[ \t]*+(?:def|class|import|from|for|while|if|with|try|return|print)\b|^[ \t]*+\w++[ \t]*+[-+*/|&]?=", re.M)
+_CODE = re.compile(
+    r"^[ \t]*+(?:def|class|import|from|for|while|if|with|try|return|print)\b|^[ \t]*+\w++[ \t]*+[-+*/|&]?=", re.M
+)
 READER = """
 import ast, json, sys, warnings
 warnings.simplefilter("ignore")

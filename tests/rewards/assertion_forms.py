@@ -66,7 +66,7 @@ class Trie:
     def insert(self, w): self.words.add(w)
     def __contains__(self, w): return w in self.words
 '''
-FUNCTIONS = '''
+FUNCTIONS = """
 import asyncio, collections, decimal, fractions, functools, datetime, math
 flag, ANSWER, NAMES, TABLE, NOTHING, PI = False, 42, ["a", "b"], {"a": 1}, None, 3.14
 counter = 0
@@ -119,8 +119,10 @@ def keep(items):
     def more(x): items.append(x)
     return more
 def ones(n): return [[0] * n] * n
-'''
-CASES: list[tuple[str, str]] = [(FUNCTIONS, one) for one in r"""
+"""
+CASES: list[tuple[str, str]] = [
+    (FUNCTIONS, one)
+    for one in r"""
 assert flag
 assert not flag
 assert flag is False
@@ -217,8 +219,13 @@ assert hasattr(add, "__call__") and not hasattr(add, "nothing") and getattr(add,
 assert add(1, 2) == 3, "message"; assert add(1, 2) == 4, "wrong"
 class Node:\n    def __init__(self, v): self.v = v\nassert same(Node(3)).v == 3
 class Node:\n    def __init__(self, v): self.v = v\nn = Node([1]); assert same(n) is n and apply(lambda m: m.v, n) is n.v
-""".strip().replace("\\n", "\x00").split("\n")]
-CASES += [(CLASSES, one) for one in r"""
+""".strip()
+    .replace("\\n", "\x00")
+    .split("\n")
+]
+CASES += [
+    (CLASSES, one)
+    for one in r"""
 s = Stack(); s.push(1); assert s.pop() == 1
 assert Stack([1, 2]).pop() == 2 and len(Stack([1, 2])) == 2
 s = Stack(); s.push(1).push(2); assert s.items == [1, 2] and s.top == 2
@@ -257,7 +264,7 @@ assert Vector(1, 2) != 3 and not Vector(1, 2) == (1, 2)
 import copy; v = Vector(1, 2); w = copy.copy(v); w.x = 9; assert v.x == 1
 assert Point(1) == Point(1, 0) and Point(1) < Point(2) and repr(Point(1)) == "Point(x=1, y=0)"
 assert hash(Point(1)) == hash(Point(1)) and {Point(1)} == {Point(1)}
-import dataclasses\ntry:\n    Point(1).x = 3\nexcept dataclasses.FrozenInstanceError:\n    pass\nexcept AttributeError:\n    pass\nelse:\n    assert False
+try:\n    Point(1).x = 3\nexcept AttributeError:\n    pass\nelse:\n    assert False
 assert Colour.RED is Colour.RED and Colour(2) is Colour.BLUE and Colour["RED"].value == 1
 assert Colour.RED != Colour.BLUE and Colour.RED.name == "RED" and [c.name for c in Colour] == ["RED", "BLUE"]
 assert len(Colour) == 2 and isinstance(Colour.RED, Colour) and Colour.RED in Colour
@@ -265,7 +272,7 @@ assert Level.HIGH == 2 and Level.HIGH > Level.LOW and Level.HIGH.name == "HIGH" 
 assert Level.HIGH + 1 == 3
 p = Pair(1, 2); assert p == (1, 2) and p.left == 1 and p[1] == 2 and p._asdict() == {"left": 1, "right": 2}
 left, right = Pair(1, 2); assert right == 2 and isinstance(Pair(1, 2), tuple) and repr(Pair(1, 2)) == "Pair(left=1, right=2)"
-try:\n    fail(3)\nexcept Broke as error:\n    assert error.code == 3 and str(error) == "broke 3" and isinstance(error, ValueError)
+try:\n    fail(3)\nexcept Broke as error:\n    assert error.code == 3 and str(error) == "broke 3"
 try:\n    fail(3)\nexcept ValueError as error:\n    assert error.args == ("broke 3",)
 try:\n    fail(3)\nexcept KeyError:\n    pass
 import pytest\nwith pytest.raises(Broke) as caught:\n    fail(4)\nassert caught.value.code == 4
@@ -279,5 +286,8 @@ h = Hidden([1]); h.push(2); assert h == [1, 2] and len(h) == 2 and isinstance(h,
 h = Hidden([1]); h.append(3); assert sorted(h) == [1, 3] and h != [1] and h + [4] == [1, 3, 4]
 t = Trie(); t.insert("a"); assert "a" in t and "b" not in t
 t = Trie(); assert "a" in t
-""".strip().replace("\\n", "\x00").split("\n")]
+""".strip()
+    .replace("\\n", "\x00")
+    .split("\n")
+]
 CASES = [(program, test.replace("\x00", "\n")) for program, test in CASES]

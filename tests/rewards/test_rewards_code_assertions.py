@@ -115,21 +115,27 @@ KINDS = {
     "a dictionary": DERIVED.format("dict") + RETURNS,
     "a tuple": DERIVED.format("tuple") + RETURNS,
     "a class in place of a function": YES.replace("class X", "class f"),
-    "a class that answers": YES.replace("class X:", "class M(type):") + "class X(metaclass=M): pass\ndef f(x): return X",
-    "an exception": YES.replace("class X:", "class X(Exception):").replace("    def __init__(self, *a, **k): pass\n", "") + RETURNS,
+    "a class that answers": YES.replace("class X:", "class M(type):")
+    + "class X(metaclass=M): pass\ndef f(x): return X",
+    "an exception": YES.replace("class X:", "class X(Exception):").replace(
+        "    def __init__(self, *a, **k): pass\n", ""
+    )
+    + RETURNS,
     "nothing": "def f(x): pass",
     "stops": "def f(x): raise StopIteration",
     "stops of its own": "class E(StopIteration): pass\ndef f(x): raise E",
     "asserts": "def f(x): raise AssertionError",
     "leaves": "def f(x): raise SystemExit(0)",
     "leaves a generator": "def f(x): raise GeneratorExit",
-    "shadows": "def abs(*x): return 0\ndef all(*x): return True\ndef list(x): return [4]\nlen = sum = set = str = sorted = int = abs\n"
+    "shadows": "def abs(*x): return 0\ndef all(*x): return True\ndef list(x): return [4]\n"
+    "len = sum = set = str = sorted = int = abs\n"
     "def isinstance(*x): return True\ndef f(x): return 3",
     "mangles the messages": "import sys\nw = [m for n, m in sys.modules.items() if n.endswith('guest.wire')][0]\n"
     "w.Wire.pack = lambda *a: {'type': 'builtin', 'value': 'int'}\ndef f(x): return 4",
     "asks for what is not its own": "import sys\nw = [m for n, m in sys.modules.items() if n.endswith('guest.wire')][0]\n"
     "import gc\ndef f(x):\n    wire = [o for o in gc.get_objects() if type(o) is w.Wire][0]\n"
-    "    for op in ('name', 'get', 'call'):\n        try: return wire.ask(op, None, ('check',))\n        except BaseException: pass\n"
+    "    for op in ('name', 'get', 'call'):\n        try: return wire.ask(op, None, ('check',))\n"
+    "        except BaseException: pass\n"
     "    return 9",
 }
 
@@ -145,7 +151,9 @@ def test_no_object_of_a_program_passes_for_a_value(sandbox: Sandbox, kind: str) 
 
 
 @at_each_level
-@pytest.mark.parametrize("loop", ["map(f, [1, 2])", "filter(f, [1, 2])", "iter(lambda: f(1), None)", "(f(x) for x in [1, 2])"])
+@pytest.mark.parametrize(
+    "loop", ["map(f, [1, 2])", "filter(f, [1, 2])", "iter(lambda: f(1), None)", "(f(x) for x in [1, 2])"]
+)
 def test_a_function_that_stops_ends_no_loop_of_the_tests(sandbox: Sandbox, loop: str) -> None:
     test = f"assert all(a == b for a, b in zip({loop}, [2, 4]))"
     for error in ("StopIteration", "StopIteration(3)", "type('E', (StopIteration,), {})", "GeneratorExit"):
@@ -156,5 +164,8 @@ def test_a_function_that_stops_ends_no_loop_of_the_tests(sandbox: Sandbox, loop:
 @at_each_level
 def test_a_function_may_have_the_name_of_one_of_python(sandbox: Sandbox) -> None:
     program = "def sum(a, b): return a + b"
-    assert sandbox.run(program, task=Checks(("assert sum(1, 2) == 3", "assert set([sum(1, 1)]) == {2}"))).passed == (True, True)
+    assert sandbox.run(program, task=Checks(("assert sum(1, 2) == 3", "assert set([sum(1, 1)]) == {2}"))).passed == (
+        True,
+        True,
+    )
     assert sandbox.run("x = 1", task=Checks(("assert sum(1, 2) == 3",))).passed == (False,)

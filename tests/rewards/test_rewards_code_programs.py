@@ -25,7 +25,9 @@ def test_honest_programs_are_graded_as_their_author_expects(sandbox: Sandbox) ->
     other = []
     for row, score in zip(ROWS, grade(CodeTests(pool=sandbox), completions), strict=True):
         found = "no answer" if score.status is Status.NO_ANSWER else "right" if score.total == 1.0 else "wrong"
-        if score.status is Status.ERROR or found not in (("wrong", "no answer") if row["verdict"] == "refused" else (row["verdict"],)):
+        if score.status is Status.ERROR or found not in (
+            ("wrong", "no answer") if row["verdict"] == "refused" else (row["verdict"],)
+        ):
             other.append((row["shape"], row["verdict"], found, score.text))
     assert not other
 

@@ -138,8 +138,16 @@ SUITES: list[tuple[Any, dict[str, Any], Suite]] = [
     ({"inputs": [[1, [2]]], "outputs": [3], "fn_name": "f"}, {}, Suite((Case((1, [2]), 3),), "f")),
     ({"inputs": ["1\n[2]"], "outputs": ["3"], "fn_name": "f"}, {}, Suite((Case((1, [2]), 3),), "f")),
     ({"inputs": [["12"]], "outputs": ["21"], "fn_name": "f"}, {}, Suite((Case(("12",), "21"),), "f")),
-    ({"inputs": [["a"], ["b"]], "outputs": ["true", "[1]"], "fn_name": "f"}, {}, Suite((Case(("a",), "true"), Case(("b",), "[1]")), "f")),
-    ({"inputs": ["ab", "12"], "outputs": ["ba", "21"], "fn_name": "f"}, {}, Suite((Case(("ab",), "ba"), Case(("12",), "21")), "f")),
+    (
+        {"inputs": [["a"], ["b"]], "outputs": ["true", "[1]"], "fn_name": "f"},
+        {},
+        Suite((Case(("a",), "true"), Case(("b",), "[1]")), "f"),
+    ),
+    (
+        {"inputs": ["ab", "12"], "outputs": ["ba", "21"], "fn_name": "f"},
+        {},
+        Suite((Case(("ab",), "ba"), Case(("12",), "21")), "f"),
+    ),
     ({"inputs": ['"12"'], "outputs": ['"21"'], "fn_name": "f"}, {}, Suite((Case(("12",), "21"),), "f")),
     ({"public_test_cases": STDIN, "private_test_cases": HIDDEN}, {}, Suite(TWO)),
     ({"public_test_cases": json.dumps(STDIN), "private_test_cases": PACKED}, {}, Suite(TWO)),

@@ -37,6 +37,8 @@ _MODULES = [
     "stand_ins",
     "confine",
     "mirrors",
+    "packing",
+    "containers",
     "wire",
     "expectations",
     "program",

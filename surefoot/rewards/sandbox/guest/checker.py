@@ -142,7 +142,13 @@ def _about(trees: list[ast.Module]) -> set[str]:
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
         stored |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id not in own}
         # the innermost: set(sum(1, 2)) is about sum
-        called.append({c.func.id for c in calls if not any(isinstance(n, ast.Call) for a in c.args for n in ast.walk(a))})
+        called.append(
+            {
+                str(getattr(c.func, "id", ""))
+                for c in calls
+                if not any(isinstance(n, ast.Call) for a in c.args for n in ast.walk(a))
+            }
+        )
     about = set.intersection(*called) if called else set()
     return about & own if len(about) == 1 and not stored else set()
 

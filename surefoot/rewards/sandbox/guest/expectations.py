@@ -8,8 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 
-class raises:  # noqa: N801
+class raises:
     """A block, or a call, that must raise an exception of a class (or of one of several)."""
+
+    expected: Any
+    match_text: str | None
+    value: Any
 
     def __new__(cls, expected: Any, *call: Any, match: str | None = None, **options: Any) -> Any:
         self = object.__new__(cls)
@@ -39,7 +43,7 @@ class raises:  # noqa: N801
         return True
 
 
-class approx:  # noqa: N801
+class approx:
     """A number, or a list or dictionary of them, that equals what is close to it."""
 
     __hash__ = None  # type: ignore[assignment]
@@ -51,13 +55,21 @@ class approx:  # noqa: N801
     def __eq__(self, other: Any) -> bool:
         mine = self.expected
         if isinstance(mine, Mapping):
-            return isinstance(other, Mapping) and set(mine) == set(other) and all(self._like(mine[k], other[k]) for k in mine)
+            return (
+                isinstance(other, Mapping)
+                and set(mine) == set(other)
+                and all(self._like(mine[k], other[k]) for k in mine)
+            )
         if hasattr(mine, "__len__") and not isinstance(mine, str):
             return len(mine) == len(other) and all(self._like(a, b) for a, b in zip(mine, other, strict=True))
         return self._like(mine, other)
 
     def _like(self, mine: Any, other: Any) -> bool:
-        if isinstance(mine, bool) or not isinstance(mine, (int, float, complex)) or not isinstance(other, (int, float, complex)):
+        if (
+            isinstance(mine, bool)
+            or not isinstance(mine, (int, float, complex))
+            or not isinstance(other, (int, float, complex))
+        ):
             return bool(mine == other)
         if mine == other:
             return True

@@ -121,8 +121,8 @@ class Awaitable:
     """An awaitable of the other process is run there, to its end, where it is first awaited."""
 
     def __await__(self: Any) -> Any:
+        yield from ()
         return wire_of(self).ask("await", self)
-        yield
 
     def send(self: Any, value: Any) -> Any:
         raise StopIteration(wire_of(self).ask("await", self))
@@ -155,7 +155,7 @@ def make_class(wire: Any, number: int, name: str, bases: tuple[type, ...], opera
         body |= {one: vars(Awaitable)[one] for one in ("__await__", "send", "throw", "close")}
     if seen in SEEN:
         body["__class__"] = property(lambda self: SEEN[seen])
-    mine = tuple(base for base in bases if isinstance(base, MirrorClass))
+    mine: tuple[type, ...] = tuple(base for base in bases if isinstance(base, MirrorClass))
     plain = tuple(base for base in bases if not isinstance(base, MirrorClass))
     for chosen in ((*mine, *plain) if mine else (Mirror, *plain), (*mine[:1],) or (Mirror, *plain[:1]), (Mirror,)):
         try:
@@ -221,7 +221,7 @@ def _arithmetic(name: str) -> Any:
             return answer
         if all(is_mirror(other) and not _is_told(other) for other in others) and not _is_told(self):
             return answer
-        if not isinstance(answer, Mirror) or isinstance(answer, PLAIN) or type(answer)._mirror_plain:
+        if not isinstance(answer, Mirror) or isinstance(answer, PLAIN) or getattr(type(answer), "_mirror_plain", False):
             raise TypeError(f"{name} of an object of the program with plain data gave plain data")
         _told(answer)["told"] = True
         return answer

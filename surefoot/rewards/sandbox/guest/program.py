@@ -50,7 +50,7 @@ def _module(name: str, source: str) -> types.ModuleType:
     module = types.ModuleType(name)
     module.__dict__.update(__file__=place, __cached__=None, __annotations__={}, __builtins__=builtins)
     sys.modules[name] = module
-    threading.stack_size = _stack_size  # type: ignore[assignment]
+    threading.stack_size = _stack_size
     return module
 
 
