@@ -56,7 +56,9 @@ def take_step(optimiser: torch.optim.Optimizer, model: nn.Module, *, lr: float, 
     """
     norm = float(nn.utils.clip_grad_norm_(model.parameters(), max_grad_norm))
     if not math.isfinite(norm):
-        where = next((name for name, p in model.named_parameters() if p.grad is not None and not _all_finite(p.grad)), "")
+        where = next(
+            (name for name, p in model.named_parameters() if p.grad is not None and not _all_finite(p.grad)), ""
+        )
         optimiser.zero_grad(set_to_none=True)
         raise NonFiniteError(
             f"the gradient norm is {norm}{f' (the gradient of {where})' if where else ''}; no step was taken: lower "

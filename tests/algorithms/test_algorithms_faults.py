@@ -25,7 +25,7 @@ FORMS = ["conditional", "control_variate", "mean_normalised", "subset", "maclaur
 @pytest.mark.parametrize("form", FORMS)
 def test_successes_and_failures_are_all_that_is_counted(form: Any) -> None:
     part = maximum_likelihood(form=form)
-    with pytest.raises(AlgorithmError, match="negative reward, -0.5: .*reward.wrong = 0"):
+    with pytest.raises(AlgorithmError, match=r"negative reward, -0.5: .*reward.wrong = 0"):
         part(table([1.0, -0.5, 0.0]))
     if form == "mean_normalised":  # (r - mean) / mean, whatever the rewards
         assert part(table([0.5, 1.0, 0.0])).tolist() == pytest.approx([0.0, 1.0, -1.0])
@@ -132,7 +132,9 @@ def test_an_unknown_behaviour_probability_adds_no_drift(number: float) -> None:
 @pytest.mark.parametrize("ratio", [ratios.sequence, ratios.sequence_token], ids=["sequence", "sequence_token"])
 @pytest.mark.parametrize("anchor", ["old", "behaviour"])
 @BAD
-def test_an_unknown_behaviour_probability_has_no_policy_gradient_in_its_row(ratio: Any, anchor: Any, number: float) -> None:
+def test_an_unknown_behaviour_probability_has_no_policy_gradient_in_its_row(
+    ratio: Any, anchor: Any, number: float
+) -> None:
     rows = Rows([[1, 1]])
     algorithm = PRESETS["gspo"].but(ratio=ratio(anchor=anchor), trust={"low": 0.5, "high": 0.5})
     streams = {"logp_old": [[-0.5, -1.0]], "logp_behaviour": [[-0.5, number]]}

@@ -1,4 +1,4 @@
-"""What fails in a run is counted or stops the step under its name, for every preset: gradings, and numbers that are not finite."""
+"""What fails in a run is counted, or stops the step under its name, for every preset: gradings, numbers that are not finite."""
 
 from __future__ import annotations
 
@@ -137,7 +137,9 @@ def test_a_run_goes_on_after_a_batch_that_could_not_be_graded(tmp_path: Path) ->
     algorithm = {"preset": "gdpo", "advantage": {"weights": {"accuracy": 1.0, "style": 0.5}}}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        config = tiny(tmp_path, algorithm=algorithm, train={"steps": 2}, evaluation={"every": 0}, task={"heldout_size": 0})
+        config = tiny(
+            tmp_path, algorithm=algorithm, train={"steps": 2}, evaluation={"every": 0}, task={"heldout_size": 0}
+        )
         result = train(config, reward=as_reward(reward))
     assert result.summary["updates"] == 1
 
@@ -224,7 +226,9 @@ def test_a_number_of_the_trainer_that_is_not_finite_stops_the_step(
             monkeypatch.setattr(module, "token_logprobs", wrong)
     with pytest.raises(NonFiniteError, match=SAYS[name]) as caught:
         update(learner, groups)
-    assert str(caught.value).startswith("step 7: ") and str(number).lstrip("-") in str(caught.value) or name == "values"
+    assert (
+        str(caught.value).startswith("step 7: ") and str(number).lstrip("-") in str(caught.value)
+    ) or name == "values"
     assert all(torch.equal(one, other) for one, other in zip(weights(learner), before, strict=True))
 
 
@@ -248,7 +252,7 @@ def test_policy_weights_that_are_not_finite_are_named(preset: str) -> None:
     learner, groups = prepared(preset)
     with torch.no_grad():
         next(learner.policy.model.parameters()).fill_(NAN)
-    with pytest.raises(NonFiniteError, match="step 7: the trainer's log-probability is nan|the critic's values"):
+    with pytest.raises(NonFiniteError, match=r"step 7: the trainer's log-probability is nan|the critic's values"):
         update(learner, groups)
 
 
