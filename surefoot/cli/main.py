@@ -145,12 +145,12 @@ def _tell_of_long_work() -> None:
 
 
 def _plain_warnings() -> None:
-    """A warning is one line; those that speak to programmers (deprecations) are for the tests, not for this command."""
+    """A warning is one line; those that speak to programmers (deprecations, syntax) are for the tests, not for this command."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         print(folded(harmless(f"surefoot: warning: {' '.join(str(message).split())}"), sys.stderr), file=sys.stderr)
 
     if not sys.warnoptions:
-        for category in (DeprecationWarning, PendingDeprecationWarning, FutureWarning):
+        for category in (DeprecationWarning, PendingDeprecationWarning, FutureWarning, SyntaxWarning):
             warnings.simplefilter("ignore", category)
     warnings.showwarning = show
