@@ -6,7 +6,6 @@ import errno
 import mmap
 import os
 import socket
-import tempfile
 from collections.abc import Iterable
 from typing import Any
 
@@ -31,6 +30,8 @@ class Mapping(mmap.mmap):
         if fileno != -1 or not flags & mmap.MAP_SHARED or access == mmap.ACCESS_COPY:
             return super().__new__(cls, fileno, length, flags, prot, access, *offset, **more)
         if forks:
+            import tempfile  # much to import, for a worker that never needs it
+
             with tempfile.TemporaryFile() as file:
                 file.truncate(length)
                 flags &= ~mmap.MAP_ANONYMOUS
