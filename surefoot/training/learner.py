@@ -151,9 +151,7 @@ class Learner:
             old, entropies = row_logprobs(self.policy, samples, max_tokens=limit, layout=layout, entropy=entropy)
             report.total("tokens/scored", sum(map(len, samples)))
         if algorithm.kl_in_reward and self.reference is not None:
-            reference, _ = row_logprobs(
-                self.reference, samples, max_tokens=limit, layout=layout, whose=REFERENCE
-            )
+            reference, _ = row_logprobs(self.reference, samples, max_tokens=limit, layout=layout, whose=REFERENCE)
             report.total("tokens/scored", sum(map(len, samples)))
         if self.critic is not None:
             values = self.critic.values(samples, limit, layout)

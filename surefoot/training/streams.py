@@ -140,7 +140,11 @@ def refuse_non_finite(value: Tensor, packed: Packed, policy: Policy, what: str =
     for name, given in (("kept_logmass", packed.kept_logmass), ("temperature", packed.temperature)):
         reported = float(given[at])
         if not math.isfinite(reported) or (name == "temperature" and reported <= 0):
-            what, number, remedy = f"the engine's {name}", reported, "the engine that sampled must report a finite number"
+            what, number, remedy = (
+                f"the engine's {name}",
+                reported,
+                "the engine that sampled must report a finite number",
+            )
             break
     raise NonFiniteError(
         f"{what} is {number} at token {int(packed.positions[at])} ({token!r}) of row {int(packed.sample_index[row])} of the "

@@ -132,7 +132,9 @@ def test_an_unknown_behaviour_probability_adds_no_drift(number: float) -> None:
 @pytest.mark.parametrize("ratio", [ratios.sequence, ratios.sequence_token], ids=["sequence", "sequence_token"])
 @pytest.mark.parametrize("anchor", ["old", "behaviour"])
 @BAD
-def test_an_unknown_behaviour_probability_has_no_policy_gradient_in_its_row(ratio: Any, anchor: Any, number: float) -> None:
+def test_an_unknown_behaviour_probability_has_no_policy_gradient_in_its_row(
+    ratio: Any, anchor: Any, number: float
+) -> None:
     rows = Rows([[1, 1]])
     algorithm = PRESETS["gspo"].but(ratio=ratio(anchor=anchor), trust={"low": 0.5, "high": 0.5})
     streams = {"logp_old": [[-0.5, -1.0]], "logp_behaviour": [[-0.5, number]]}

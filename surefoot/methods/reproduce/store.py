@@ -166,7 +166,9 @@ def measured(bench: Bench, claim: Claim) -> dict[int, Measured]:
             ):  # the first seed has them all, or was refused
                 wrong = "has another number of values than that of the other seeds"
             if wrong:
-                raise RunFolderError(f"{bench.of(claim) / SEEDS}: '{key}' of seed {seed} {wrong}: {_remedy(bench, claim)}")
+                raise RunFolderError(
+                    f"{bench.of(claim) / SEEDS}: '{key}' of seed {seed} {wrong}: {_remedy(bench, claim)}"
+                )
     return found
 
 
