@@ -54,8 +54,9 @@ def take_step(optimiser: torch.optim.Optimizer, model: nn.Module, *, lr: float, 
         NonFiniteError: the norm is not finite; neither the weights nor the moments were touched. Or the weights are no
             longer finite after the step, which must not be saved.
     """
-    norm = float(nn.utils.clip_grad_norm_(model.parameters(), max_grad_norm))
-    if not math.isfinite(norm):
+    total = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+    norm = float(total)
+    if not math.isfinite(norm):  # before clipping, which would spread it over all parameters
         where = next(
             (name for name, p in model.named_parameters() if p.grad is not None and not _all_finite(p.grad)), ""
         )
@@ -64,6 +65,7 @@ def take_step(optimiser: torch.optim.Optimizer, model: nn.Module, *, lr: float, 
             f"the gradient norm is {norm}{f' (the gradient of {where})' if where else ''}; no step was taken: lower "
             "optimiser.lr or look at the last samples"
         )
+    nn.utils.clip_grads_with_norm_(model.parameters(), max_grad_norm, total)
     for group in optimiser.param_groups:
         group["lr"] = lr
     optimiser.step()

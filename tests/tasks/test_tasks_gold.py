@@ -55,7 +55,7 @@ from surefoot.tasks.gold import GoldError, accepted, shown
         (datetime(2024, 1, 5, 10, 30, 5), {"2024-01-05T10:30:05", "2024-01-05 10:30:05"}),
         ([date(2024, 1, 5), "5 January 2024"], {"2024-01-05", "5 January 2024"}),
     ],
-    ids=str,
+    ids=lambda value: "texts" if isinstance(value, set) else repr(value),
 )
 def test_the_texts_that_are_right(answer: Any, right: set[str]):
     assert set(accepted(answer)) == right
