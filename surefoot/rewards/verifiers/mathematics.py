@@ -60,7 +60,7 @@ class Mathematics(Verifier):
     def verdict(self, completion: Completion) -> Score:
         return self.score([completion])[0]
 
-    def score(self, completions: Sequence[Completion]) -> list[Score]:
+    def verdicts(self, completions: Sequence[Completion]) -> list[Score]:
         answers = [placed_answer(completion.text, self.places) for completion in completions]
         pairs = [
             (_gold(c.prompt), answer) for c, answer in zip(completions, answers, strict=True) if answer is not None
