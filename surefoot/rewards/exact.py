@@ -10,8 +10,9 @@ import re
 from fractions import Fraction
 
 from surefoot.rewards.latex import LONGEST
-from surefoot.tasks.numerals import read_numeral
+from surefoot.tasks.numerals import Numeral, read_numeral
 
+_NUMERAL = re.compile(r"\s*[+-]?\s*(?:(?:[0-9][0-9,]*\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+\s*/\s*[0-9]+)\s*")
 _DECIMAL = re.compile(r"[+-]?[0-9]*\.([0-9]+)(?:\.\.\.)?")
 _FRAC = re.compile(r"([+-]?)\s*\\frac\s*\{\s*([+-]?[0-9.]+)\s*\}\s*\{\s*([+-]?[0-9.]+)\s*\}")
 _SCIENTIFIC = re.compile(r"([+-]?[0-9.]+)\s*\\(?:times|cdot)\s*10\s*\^\s*\{?\s*([+-]?[0-9]{1,5})\s*\}?")
@@ -28,7 +29,7 @@ def number(text: str) -> Fraction | None:
     if len(text) > LONGEST:
         return None
     if fraction := _FRAC.fullmatch(text):
-        above, below = read_numeral(fraction[2]), read_numeral(fraction[3])
+        above, below = _numeral(fraction[2]), _numeral(fraction[3])
         if above is None or below is None or not above.value or not below.value:
             return Fraction(0) if above and below and above.value == 0 and below.value else None
         value = above.value / below.value
@@ -39,8 +40,13 @@ def number(text: str) -> Fraction | None:
         value /= 10 ** len(part) * (10 ** len(period) - 1)
         return -value if sign == "-" else value
     scientific = _SCIENTIFIC.fullmatch(text)
-    numeral = read_numeral(f"{scientific[1]}e{scientific[2]}" if scientific else text.removesuffix("..."))
+    numeral = _numeral(f"{scientific[1]}e{scientific[2]}" if scientific else text.removesuffix("..."))
     return numeral.value if numeral else None
+
+
+def _numeral(text: str) -> Numeral | None:
+    """A numeral with nothing beside it: units, money and words are read before (:mod:`surefoot.rewards.quantities`)."""
+    return read_numeral(text) if _NUMERAL.fullmatch(text) else None
 
 
 def _recurring(text: str) -> re.Match[str] | None:

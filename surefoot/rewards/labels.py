@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from surefoot.tasks.numerals import read_numeral
+from surefoot.rewards.exact import number
 
 _INDEX = r"(?:_(?:\{[^{}]*\}|\\?[A-Za-z0-9]+))?"
 _POWER = r"(?:\^(?:\{(?:-1|\\prime|\([0-9a-z]\)|\*)\}|\*))?"
@@ -40,8 +40,8 @@ def assignment(text: str) -> tuple[str, str, str]:
     sides = [side.strip() for side in _EQUALS.split(text)]
     if len(sides) < 2 or not all(sides) or re.search(r"[<>]|\\(?:le|ge|ne)(?![A-Za-z])", text):
         return text, "", relation_of(text)
-    numbers = [read_numeral(side) for side in sides]
-    if len(sides) == 2 and all(numbers) and numbers[0].value != numbers[1].value:  # type: ignore[union-attr]
+    numbers = [number(side) for side in sides]
+    if len(sides) == 2 and None not in numbers and numbers[0] != numbers[1]:
         return text, "", ""
     whole = " = ".join((sides[0], sides[-1]))
     if _is_label(sides[0]):
