@@ -50,7 +50,7 @@ def _valued(result: Result, report: Mapping[str, Any]) -> Result:
     if report.get("kind") != "value":
         return replace(result, status=Ending.FAILED, text="the program ended before the function returned")
     try:
-        return replace(result, value=decode(report["value"]), returned=True)
+        return replace(result, value=decode(report["value"]), changed=decode(report.get("changed")), returned=True)
     except (Unencodable, KeyError, RecursionError) as error:
         return replace(result, status=Ending.FAILED, text=f"the function returned no plain value: {error}")
 

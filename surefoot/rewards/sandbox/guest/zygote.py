@@ -8,6 +8,7 @@ import importlib
 import os
 import select
 import signal
+import site
 import sys
 import traceback
 from collections.abc import Mapping
@@ -33,6 +34,8 @@ def main(inlet: int, outlet: int) -> NoReturn:
     try:
         for name in COMMON.split():
             importlib.import_module(name)
+        for add in (site.setquit, site.setcopyright, site.sethelper):  # what -S leaves out of a script's names
+            add()
         if spec["filter"]:
             stand_ins.install()
         held = _enter(spec, inlet, outlet)
