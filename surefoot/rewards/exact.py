@@ -18,6 +18,8 @@ _SCIENTIFIC = re.compile(r"([+-]?[0-9.]+)\s*\\(?:times|cdot)\s*10\s*\^\s*\{?\s*(
 _RECURRING = re.compile(r"([+-]?)([0-9]*)\.([0-9]*)\\overline\s*\{\s*([0-9]+)\s*\}")
 _GOES_ON = re.compile(r"([+-]?)([0-9]*)\.([0-9]*?)([0-9]{1,12}?)(?:\4){1,}\.\.\.")
 
+_BARE = re.compile(r"[-+0-9.,eE/ ]+")  # money and units, which a numeral may carry, are compared with it, not dropped
+
 
 def number(text: str) -> Fraction | None:
     r"""The exact value of a numeral, a fraction of two, a recurring decimal, or a power of ten times a numeral.
@@ -39,7 +41,8 @@ def number(text: str) -> Fraction | None:
         value /= 10 ** len(part) * (10 ** len(period) - 1)
         return -value if sign == "-" else value
     scientific = _SCIENTIFIC.fullmatch(text)
-    numeral = read_numeral(f"{scientific[1]}e{scientific[2]}" if scientific else text.removesuffix("..."))
+    digits = f"{scientific[1]}e{scientific[2]}" if scientific else text.removesuffix("...")
+    numeral = read_numeral(digits) if _BARE.fullmatch(digits) else None
     return numeral.value if numeral else None
 
 
