@@ -58,7 +58,7 @@ _WRONG = (
     r"|too\b|untrue|invalid|no\b|absurd|unlikely|nonsense|misleading|unrelated|(?:the|an?)\s+(?:wrong|incorrect|false|worst|distractor)"
 )
 _DENIED_AFTER = re.compile(
-    r"\s*\?\s*(?:no|nope|never|wrong|not)\b"
+    r"\s+out\b|\s*\?\s*(?:no|nope|never|wrong|not)\b"
     r"|\s*(?:option|choice)?\s*(?:(?:is|are|was|were|seems?|looks?|must be|has been|have been|can be|could be|being)\s+"
     rf"(?:(?:all|both|clearly|obviously|also|therefore|thus|definitely|simply|just|then|easily|completely)\s+)*(?:{_WRONG})"
     r"|(?:is|are|was|does|do|ca|could|wo|would|did)n't\b|(?:can|could|do|does|will|would|may|must)\s*not\b"
