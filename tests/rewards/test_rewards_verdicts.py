@@ -31,7 +31,7 @@ def pairs(name: str) -> list[dict[str, Any]]:
 def misses(name: str, every: int) -> list[dict[str, Any]]:
     rows = pairs(name)[::every]
     completions = [Completion(Prompt("p", "?", row["gold"]), rf"\boxed{{{row['given']}}}") for row in rows]
-    scores = make_verifier("math", {"deadline": 30.0}).score(completions)
+    scores = make_verifier("math", {"deadline": 30.0, "workers": 2}).score(completions)
     assert {score.status for score in scores} == {Status.OK}
     return [row for row, score in zip(rows, scores, strict=True) if score.correct != row["right"]]
 
@@ -39,8 +39,8 @@ def misses(name: str, every: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("name", "every"),
     [
-        ("math", 4),
-        ("math_held_out", 1),
+        pytest.param("math", 4, marks=pytest.mark.timeout(300)),
+        pytest.param("math_held_out", 1, marks=pytest.mark.timeout(300)),
         pytest.param("math", 1, marks=(pytest.mark.slow, pytest.mark.timeout(600))),
     ],
 )
