@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -14,6 +15,8 @@ from surefoot.algorithms.notation import typed
 from surefoot.algorithms.part import part
 from surefoot.algorithms.table import RewardTable
 from surefoot.errors import AlgorithmError
+
+SEEN = "component:"  # with the name of a component: that it was there is remembered in the run state
 
 
 def _text(
@@ -78,27 +81,48 @@ def decoupled(
     then cannot be had without the hard one.
     ``weighting`` says what the batch normalisation averages over.
 
+    A row in which a component, or what conditions it, has no value is left out of that component. A component that no row
+    of the batch has adds nothing, if an earlier batch had it or nothing could be graded.
+
     Raises:
-        AlgorithmError: a component that the reward does not have.
+        AlgorithmError: a component that the reward never had.
     """
-    weights = weights or dict.fromkeys(table.components, 1.0)
-    if not weights and bool(table.valid.any()):
+    missing = _missing(table, [*(weights or {}), *(conditions or {}), *(conditions or {}).values()])
+    chosen = weights or dict.fromkeys(table.components, 1.0)
+    total = torch.zeros_like(table.reward)
+    for name, weight in chosen.items():
+        condition = (conditions or {}).get(name)
+        if name in missing or condition in missing:
+            continue
+        value = conditioned(table, name, condition, _threshold(threshold, name))
+        part_of = replace(table, reward=value, valid=table.valid & value.isfinite())
+        total = total + weight * group_norm.fn(part_of, ddof=ddof, eps=eps)
+    return _batch_norm(total, table, ddof, eps, weighting)
+
+
+def _missing(table: RewardTable, names: Sequence[str]) -> set[str]:
+    """Components that are named and that no row of this batch has, remembering which ones there were.
+
+    Raises:
+        AlgorithmError: rows were graded, and one of the components was in none of them so far.
+    """
+    seen = {key.removeprefix(SEEN) for key in table.memory if key.startswith(SEEN)} | set(table.components)
+    table.memory.update({f"{SEEN}{name}": 1.0 for name in table.components})
+    if not bool(table.valid.any()):
+        return set(names) - set(table.components)
+    if not seen:
         raise AlgorithmError(
             "the advantage 'decoupled' standardises the named parts of the reward, and the rewards have none: return "
             "Score(total, components={...}) from the reward, or set algorithm.advantage = 'group_norm'"
         )
-    for name in (*weights, *(conditions or {}), *(conditions or {}).values()):
-        if name not in table.components:
+    for name in names:
+        if name not in seen:
             raise AlgorithmError(
                 f"the advantage 'decoupled' names the reward '{name}', and the rewards have: "
-                f"{', '.join(sorted(table.components)) or 'no components'}"
+                f"{', '.join(sorted(seen))}: return Score(total, components={{'{name}': ...}}) from the reward, or change "
+                "algorithm.advantage.weights and conditions"
             )
-    total = torch.zeros_like(table.reward)
-    for name, weight in weights.items():
-        value = conditioned(table, name, (conditions or {}).get(name), _threshold(threshold, name))
-        part_of = replace(table, reward=value, valid=table.valid & value.isfinite())
-        total = total + weight * group_norm.fn(part_of, ddof=ddof, eps=eps)
-    return _batch_norm(total, table, ddof, eps, weighting)
+    return set(names) - set(table.components)
 
 
 def _threshold(threshold: float | dict[str, float], name: str) -> float:
@@ -107,11 +131,13 @@ def _threshold(threshold: float | dict[str, float], name: str) -> float:
 
 
 def conditioned(table: RewardTable, name: str, condition: str | None, threshold: float) -> Tensor:
-    """[B], a component, 0 where the one that it depends on stays below the threshold."""
+    """[B], a component, 0 where the one that it depends on stays below the threshold; NaN where either has no value."""
     value = table.components[name].to(table.reward.dtype)
     if condition is None:
         return value
-    return torch.where(table.components[condition] >= threshold, value, torch.zeros_like(value))
+    other = table.components[condition]
+    counted = torch.where(other >= threshold, value, torch.zeros_like(value))
+    return torch.where(value.isfinite() & other.isfinite(), counted, torch.nan)
 
 
 def _batch_norm(value: Tensor, table: RewardTable, ddof: int, eps: float, weighting: str) -> Tensor:

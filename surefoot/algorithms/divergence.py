@@ -40,7 +40,8 @@ def class_divergence(measure: str, pi: Tensor, mu: Tensor) -> Tensor:
     pi, mu = (torch.cat([p, (1 - p.sum(1, keepdim=True)).clamp(min=_SMALLEST_REST)], 1) for p in (pi, mu))
     if measure == "tv":
         return (pi - mu).abs().sum(1) / 2
-    return torch.where(mu > 0, mu * (mu.log() - pi.clamp(min=_SMALLEST_REST).log()), torch.zeros_like(mu)).sum(1)
+    # mu == 0, not mu > 0: NaN must come out as NaN.
+    return torch.where(mu == 0, torch.zeros_like(mu), mu * (mu.log() - pi.clamp(min=_SMALLEST_REST).log())).sum(1)
 
 
 def topk_divergence(tokens: Tokens, measure: str, k: int, sampled: str) -> Tensor:
@@ -73,7 +74,7 @@ def _whole(tokens: Tokens) -> tuple[Tensor, Tensor]:
 def _outside(tokens: Tokens, ratio: Tensor, divergence: Tensor, delta: float) -> Tensor:
     """Tokens that are past the threshold and would be pushed further, and those whose divergence is not known."""
     away = ((tokens.advantage > 0) & (ratio.detach() > 1)) | ((tokens.advantage < 0) & (ratio.detach() < 1))
-    return (away & (divergence > delta)) | ~tokens.logp_behaviour.isfinite()
+    return (away & (divergence > delta)) | divergence.isnan() | ~tokens.trusted
 
 
 def _masked_score(tokens: Tokens, ratio: Tensor, outside: Tensor) -> Tensor:

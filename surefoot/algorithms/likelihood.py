@@ -58,24 +58,43 @@ def maximum_likelihood(
     maclaurin          1                      -sum_j ratio_j     the same     ``order`` = T <= N
     =================  =====================  =================  ===========  =======================================
 
-    ``mean_normalised`` also takes rewards between 0 and 1, without the reading as a likelihood. ``order`` 0 is N.
-    A group of one has advantage 0.
+    ``conditional`` and ``control_variate`` do not see the scale: a success may be worth another number than 1, the same for
+    all of the batch. ``mean_normalised`` also takes partial credit, any rewards that are not negative, without the reading as
+    a likelihood. ``order`` 0 is N. A group of one has advantage 0.
 
     Raises:
-        AlgorithmError: a negative reward.
+        AlgorithmError: a reward that the form cannot count.
     """
     reward = table.where_valid(table.reward)
-    if bool((reward < 0).any()):
-        raise AlgorithmError(
-            "the advantage 'maximum_likelihood' counts successes and met a negative reward: "
-            "set reward.wrong to 0 and keep penalties out of the reward"
-        )
+    _check(form, reward)
     size = table.group_count()
     successes = table.group_sum(reward)
     weights = _WEIGHTS[form](successes, size, order)
     right, wrong = (weight[table.group] for weight in weights)
     advantage = wrong + (right - wrong) * reward
     return torch.where(table.valid & (size[table.group] > 1), advantage, torch.zeros_like(reward))
+
+
+def _check(form: str, reward: Tensor) -> None:
+    """Refuse rewards [B] (0 where not graded) that are not successes and failures."""
+    way_out = (
+        "return 1 for a right answer and 0 for a wrong one (reward.wrong = 0, no penalties in the reward, parts of the reward "
+        "that are no verdict with the weight 0)"
+    )
+    if bool((reward < 0).any()):
+        raise AlgorithmError(
+            f"the advantage 'maximum_likelihood' counts successes and met a negative reward, {float(reward.min()):g}: {way_out}"
+        )
+    if form == "mean_normalised":
+        return
+    success = 1.0 if form in ("subset", "maclaurin") else float(reward.max()) if len(reward) else 1.0
+    partial = (reward > 0) & ((reward - success).abs() > 1e-9 * success)
+    if bool(partial.any()):
+        raise AlgorithmError(
+            f"the advantage 'maximum_likelihood' in the form '{form}' counts successes, and a reward of "
+            f"{float(reward[partial][0]):g} is neither a failure (0) nor a success ({success:g}): {way_out}; with partial credit "
+            "set algorithm.advantage.form = 'mean_normalised', or algorithm.advantage = 'group_norm'"
+        )
 
 
 def _conditional(successes: Tensor, size: Tensor, order: int) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from surefoot.algorithms.algorithm import Algorithm
+from surefoot.algorithms.finite import require_finite
 from surefoot.algorithms.kl import estimate
 from surefoot.algorithms.tokens import Tokens
 from surefoot.batches import Totals
@@ -43,10 +44,20 @@ def loss_terms(algorithm: Algorithm, tokens: Tokens, totals: Totals) -> Terms:
 
     The losses of the micro-batches of a step add up to the loss of the step, since ``C`` is made from ``totals``.
     A micro-batch without loss tokens gives exactly 0, attached to the graph. A token whose behaviour log-probability is
-    not finite has no policy term; it still counts in the denominators, and in ``policy/untrusted_tokens``.
+    not finite has no policy term; it still counts in the denominators, and in ``policy/untrusted_tokens``. It is taken as
+    exactly as likely under the behaviour policy as it is now, without a gradient, so that it moves no ratio of its row.
+
+    Raises:
+        NonFiniteError: an input of the trainer's side, or a term of the loss, is not finite.
     """
-    trusted = tokens.logp_behaviour.isfinite()
-    tokens = replace(tokens, logp_behaviour=torch.where(trusted, tokens.logp_behaviour, tokens.logp_old))
+    tokens.require_finite()
+    trusted, given = tokens.trusted, tokens
+    still = tokens.logp.detach()
+    tokens = replace(
+        tokens,
+        logp=torch.where(trusted, tokens.logp, still),
+        logp_behaviour=torch.where(trusted, tokens.logp_behaviour, still),
+    )
     ratio = algorithm.ratio(tokens)
     token_loss = algorithm.trust(tokens, ratio)
     if token_loss.shape != tokens.logp.shape:
@@ -55,7 +66,7 @@ def loss_terms(algorithm: Algorithm, tokens: Tokens, totals: Totals) -> Terms:
             "tokens: return one number per token; the aggregation adds them up"
         )
     report = StepReport()
-    weight = algorithm.correction(tokens)
+    weight = algorithm.correction(given)  # which knows what to do with tokens that are not trusted
     if weight is not None:
         _measure_weights(weight.detach()[trusted], report)
         token_loss = weight * token_loss
@@ -66,13 +77,14 @@ def loss_terms(algorithm: Algorithm, tokens: Tokens, totals: Totals) -> Terms:
     token_loss = torch.where(trusted, token_loss, torch.zeros_like(token_loss))
     coefficient = algorithm.aggregation(tokens, totals).to(token_loss.dtype)[tokens.row]
     # Adding 0 * sum keeps an empty micro-batch attached to the graph, so that a distributed backward does not hang.
-    policy = (coefficient * token_loss).sum() + 0.0 * tokens.logp.sum()
+    policy = (coefficient * token_loss).sum() + 0.0 * given.logp.sum()
     report.total("loss/policy", policy.detach())
     report.add("policy/untrusted_tokens", (~trusted).sum(), len(trusted))
     kl = None
     if algorithm.kl_in_loss:
-        kl = (coefficient * algorithm.kl(tokens)).sum()
+        kl = (coefficient * algorithm.kl(given)).sum()
         report.total("loss/kl", kl.detach())
+    require_finite({"the policy term of the loss": policy, "the KL term of the loss": kl})
     _measure(algorithm, tokens, ratio, trusted, report)
     return Terms(policy, kl, coefficient, report)
 

@@ -124,7 +124,8 @@ def stop_properly(table: RewardTable, *, coef: Annotated[float, Field(le=1, allo
     """The reward of a completion that the budget cut: scaled by ``coef`` if that is 0 or more, replaced by it if less.
 
     From training recipes that follow ProRL (arXiv 2505.24864) for long runs. A right answer that did not stop in time is
-    then worth less than one that did.
+    then worth less than one that did. A negative reward is scaled like any other, which raises it: where wrong answers have one,
+    a negative ``coef`` keeps being cut from paying.
     """
     if table.truncated is None:
         return table.reward

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from surefoot.algorithms.finite import require_finite
 from surefoot.errors import AlgorithmError
 
 
@@ -50,6 +51,9 @@ class RewardTable:
         logp_old, logp_reference: [M], log-probabilities under the policy that starts the update and the reference.
         values: [M], what the critic predicts of the state before each token.
         token_penalty: [M], the KL term of each token, to be subtracted from the reward.
+
+    Raises:
+        NonFiniteError: a reward of a row that was graded, or a number of a token, is not finite.
     """
 
     reward: Tensor
@@ -68,6 +72,13 @@ class RewardTable:
     logp_reference: Tensor | None = None
     values: Tensor | None = None
     token_penalty: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        at = f"in rollout batch {self.step}"
+        require_finite({f"the reward of a graded row {at}": self.where_valid(self.reward)})
+        streams = ("logp_old", "logp_reference", "values", "token_penalty")
+        tokens = {f"RewardTable.{name} {at}": getattr(self, name) for name in streams}
+        require_finite(tokens, self.row)
 
     def needed(self, name: str, by: str) -> Any:
         """An optional field that a part cannot do without.

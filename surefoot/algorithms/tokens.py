@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from surefoot.algorithms.finite import require_finite
 from surefoot.batches import Packed
 
 
@@ -65,6 +66,34 @@ class Tokens:
             entropy=entropy,
         )
 
+    @property
+    def trusted(self) -> Tensor:
+        """[M] bool, tokens of which it is known how likely the behaviour policy found them.
+
+        Among the likeliest tokens a log-probability of -inf is a number like others: that token could not be sampled.
+        """
+        trusted, top = self.logp_behaviour.isfinite(), self.top_logp_behaviour
+        return trusted if top is None else trusted & ~_unknown(top).any(1)
+
+    def require_finite(self) -> None:
+        """Refuse a number of the trainer's side that is not finite; those of the engine's make a token untrusted.
+
+        Raises:
+            NonFiniteError: naming the field and the token.
+        """
+        top = self.top_logp
+        known = {
+            "the policy's log-probability (logp)": self.logp,
+            "the log-probability at the start of the update (logp_old)": self.logp_old,
+            "the reference's log-probability (logp_reference)": self.logp_reference,
+            "the advantage": self.advantage,
+            "the entropy of the policy": self.entropy,
+            "the token weight": self.weight,
+            "the kept mass (kept_logmass)": self.kept_logmass,
+            "the policy's log-probability of a likely token (top_logp)": None if top is None else _mark(top),
+        }
+        require_finite(known, self.row)
+
     def row_sum(self, value: Tensor) -> Tensor:
         """[M] -> [S], the sum over each row."""
         return torch.zeros_like(self.loss_tokens, dtype=value.dtype).index_add(0, self.row, value)
@@ -72,3 +101,14 @@ class Tokens:
     def row_mean(self, value: Tensor) -> Tensor:
         """[M] -> [S], the mean over each row; 0 for a row without loss tokens."""
         return self.row_sum(value) / self.loss_tokens.clamp(min=1).to(value.dtype)
+
+
+def _unknown(top: Tensor) -> Tensor:
+    """[M, K] bool, entries that are no log-probability: NaN or +inf."""
+    return top.isnan() | top.isposinf()
+
+
+def _mark(top: Tensor) -> Tensor:
+    """[M], 0, or a number of the token's that is no log-probability."""
+    wrong = torch.where(_unknown(top), top, torch.zeros_like(top))
+    return wrong.sum(1)

@@ -13,6 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from surefoot.algorithms.finite import require_finite
 from surefoot.algorithms.part import part
 from surefoot.algorithms.tokens import Tokens
 from surefoot.errors import AlgorithmError
@@ -62,12 +63,14 @@ def high_entropy(
 
     Raises:
         AlgorithmError: tokens without entropies.
+        NonFiniteError: an entropy that is not finite.
     """
     if tokens.entropy is None:
         raise AlgorithmError(
             "the weights 'high_entropy' read entropies, and the tokens have none: compute them with pi_old"
         )
     entropy = tokens.entropy.detach()
+    require_finite({"the entropy of the policy": entropy}, tokens.row)
     if len(entropy) == 0:
         return torch.ones_like(entropy)
     rank = count_of(share, len(entropy))

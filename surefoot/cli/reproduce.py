@@ -34,6 +34,12 @@ def reproduce(
         bool,
         typer.Option("--second-look", help="Measure three times the seeds of claims whose intervals decide nothing."),
     ] = False,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SEEDS", help="Other seeds: 1000:1005 (1000 to 1004) or 1000,1001; kept in DIR/other-seeds."
+        ),
+    ] = None,
     show: Annotated[bool, typer.Option("--show", help="Run nothing, show what is finished.")] = False,
     page: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the tables into this Markdown page.")] = None,
     quiet: Quiet = False,
@@ -41,15 +47,23 @@ def reproduce(
 ) -> None:
     """Put claims of the papers to the test: reproduced, not reproduced, or inconclusive."""
     from surefoot.cli.show import show_json
+    from surefoot.errors import ConfigError
     from surefoot.methods.reproduce.catalogue import CLAIMS, QUICK, find
     from surefoot.methods.reproduce.store import Bench, measured, results, run_claim
     from surefoot.methods.reproduce.table import check_page, keep
 
     chosen = find([*(claims or ()), *(CLAIMS if every else QUICK if quick else ())])
+    bench, known = Bench(out, jobs, (lambda words: None) if quiet or as_json else _say), dict(CLAIMS)
+    if seeds is not None:
+        if page is not None:
+            raise ConfigError(
+                "--page keeps what the seeds that were fixed beforehand have measured, and --seeds asks for others: leave one out"
+            )
+        bench, known = bench.elsewhere(), {name: claim.with_seeds(seeds) for name, claim in CLAIMS.items()}
+        chosen = [known[claim.name] for claim in chosen]
     if list_all or not (chosen or show or page):
-        _list(chosen or list(CLAIMS.values()), Bench(out), as_json)
+        _list(chosen or list(known.values()), bench, as_json)
         return
-    bench = Bench(out, jobs, (lambda words: None) if quiet or as_json else _say)
     if page is not None:
         there = {record["claim"] for record in results(bench, CLAIMS)}
         check_page(page, there if show else {*there, *(claim.name for claim in chosen)})
@@ -58,7 +72,7 @@ def reproduce(
             measured(bench, claim)  # a damaged file is said before the hours of the claims before it
         for claim in chosen:
             run_claim(bench, claim, again=again, second=second)
-    shown = list(results(bench, {claim.name: claim for claim in chosen or CLAIMS.values()}))
+    shown = list(results(bench, {claim.name: claim for claim in chosen or known.values()}))
     if as_json:
         show_json(shown)
     else:

@@ -12,18 +12,15 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from surefoot.tasks.numerals import first_numeral, last_numeral, read_numeral
+from surefoot.tasks.numerals import first_numeral, last_numeral, numerals_in, read_numeral
+from surefoot.tasks.statements import MARK, statements
 
 _OPEN, _CLOSE = "<answer>", "</answer>"
 _BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{")
-_SAYS = r"\banswer\s+is\b\s*:?|\banswer\s*:"
-_MARK_TEXT = re.compile(_SAYS, re.IGNORECASE)
-_MARK_NUMBER = re.compile(_SAYS + r"|(?<![=<>!])=(?!=)", re.IGNORECASE)
+_MARK_NUMBER = re.compile(rf"{MARK.pattern}|(?<![=<>!])=(?!=)", MARK.flags)
 _HASHES = re.compile(r"^[ \t]*#### ?(.*)$", re.MULTILINE)
-_STATED = re.compile(
-    r"\b(?:answer|result|solution)\s+is\b[ \t:*]*|\banswer\s*+\**+\s*+:[ \t*]*|答案(?:是|为|：|:)[ \t]*", re.IGNORECASE
-)
-_SENTENCE = re.compile(r"(?<!\.)[.。!?](?=\s|$|\*)|\n|,?\s(?:because|since|which|where|so|as)\s|,\s(?:but|not)\s")
+_CHINESE = re.compile("[\u4e00-\u9fff]{2}")
+_LONGEST = 1000
 _FENCE = re.compile(
     r"(?P<before>[ \t]*+(?:(?:>|[-*+][ \t]|\d{1,9}[.)][ \t])[ \t]*+)*+)"
     r"(?P<mark>`{3,}+|~{3,}+)[ \t]*+(?P<info>[^\n`]*+)\n"
@@ -166,7 +163,8 @@ def placed_answer(text: str, places: Sequence[str]) -> str | None:
     "tag"       ``<answer>...</answer>``, exactly one
     "boxed"     the last ``\boxed{...}`` or ``\fbox{...}``
     "hashes"    the last line that begins with ``####``
-    "says"      what follows the last "answer is" or "answer:", to the end of the sentence
+    "says"      what follows the last "answer is", "answer:", 答案是 and so on (:mod:`surefoot.tasks.statements`), to the end
+                of the sentence
     "number"    the last number
     ==========  ===================================================================================================
 
@@ -192,17 +190,31 @@ def _unboxed(found: str | None) -> str | None:
     return boxed(found) if found and _BOXED.search(found) else found
 
 
+def has_place(text: str, places: Sequence[str]) -> bool:
+    """Whether a completion has one of the places "tag", "boxed" and "hashes", even if it is empty or cut off."""
+    text = after_thought(text)
+    signs = {"tag": _OPEN in text or _CLOSE in text, "boxed": _BOXED.search(text), "hashes": _HASHES.search(text)}
+    return any(signs[place] for place in places)
+
+
 def _stated(text: str) -> str | None:
-    """What a sentence says the answer is: its first formula where it begins with one, else up to the sentence's end."""
-    marks = list(_STATED.finditer(text))
-    if not marks:
+    """What the last statement of the answer says: its first formula where it begins with one, else all of it.
+
+    A sentence of Chinese, such as 答：共有12个苹果, with one formula or one number in it says that.
+    """
+    stated = next(statements(text), None)
+    if stated is None:
         return None
-    rest = text[marks[-1].end() :].lstrip(" \t*:\n")
-    formula = _INLINE.match(rest)
+    formula = _INLINE.match(stated)
     if formula:
-        unit = re.match(r"\s*(?:\\?%|percent\b)", rest[formula.end() :])
+        unit = re.match(r"\s*(?:\\?%|percent\b)", stated[formula.end() :])
         return next(part for part in formula.groups() if part) + (unit[0] if unit else "")
-    return _SENTENCE.split(rest, maxsplit=1)[0].strip().strip("*").strip() or None
+    if _CHINESE.match(stated):
+        formulas = [next(filter(None, found)) for found in _INLINE.findall(stated[:_LONGEST])]
+        numerals = numerals_in(stated[:_LONGEST])
+        if len(formulas) == 1 or (not formulas and len(numerals) == 1):
+            return formulas[0] if formulas else numerals[0].text
+    return stated
 
 
 def free_answer(text: str, gold: Any) -> str | None:
@@ -234,7 +246,7 @@ def free_answer(text: str, gold: Any) -> str | None:
 
 
 def _marks(text: str, shape: Shape) -> list[re.Match[str]]:
-    return list((_MARK_NUMBER if shape is Shape.NUMBER else _MARK_TEXT).finditer(text))
+    return list((_MARK_NUMBER if shape is Shape.NUMBER else MARK).finditer(text))
 
 
 def _after_mark(text: str, shape: Shape, gold: str) -> str | None:
@@ -242,7 +254,7 @@ def _after_mark(text: str, shape: Shape, gold: str) -> str | None:
     if shape is Shape.NUMBER:
         numeral = first_numeral(rest)
         return numeral.text if numeral else None
-    rest = _tidy(rest, gold)
+    rest = _tidy(rest.lstrip(" \t:："), gold)
     if shape is Shape.BLOCK:
         return rest or None
     return _tidy(rest.split("\n")[0], gold) or None

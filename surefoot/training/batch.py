@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from surefoot.algorithms.algorithm import Algorithm
+from surefoot.algorithms.finite import require_finite
 from surefoot.algorithms.returns import after_baseline
 from surefoot.algorithms.table import RewardTable, StepTable
 from surefoot.policy.packing import loss_mask
@@ -88,6 +89,9 @@ def make_batch(
     # Statistics over the batch are taken after the selection.
     kept = algorithm.selection(table) & (table.valid | ~raw.valid)
     advantage, token_advantage, returns = _advantages(algorithm, table, kept)
+    name = f"the advantage '{algorithm.advantage.name}' in rollout batch {step}"
+    require_finite({name: advantage})
+    require_finite({name: token_advantage, f"the return of {name}": returns}, table.row)
     return Batch(
         samples=tuple(sample for group in groups for sample in group.samples),
         scores=tuple(score for group in groups for score in group.scores),

@@ -65,21 +65,22 @@ def _samples(metrics: Mapping[str, float], state: RunState, config: HealthConfig
 
 
 def _groups(metrics: Mapping[str, float], state: RunState, config: RunConfig, algorithm: Algorithm) -> Found:
-    if metrics.get("groups/no_signal", 0.0) == 1.0:
+    graded = metrics.get("reward/ungraded", 0.0) < 1.0  # where nothing was, rewards say nothing of the task
+    if graded and metrics.get("groups/no_signal", 0.0) == 1.0:
         yield (
             "no_signal",
             "every prompt's samples earned equal rewards, so there was nothing to learn from: the task is too hard or too "
             "easy for this model, or the verifier does not tell answers apart",
         )
     wanted, got = config.train.prompts_per_step, metrics.get("batch/groups", 0.0)
-    if "refill" in algorithm.selection.kind.traits and got < wanted:
+    if graded and "refill" in algorithm.selection.kind.traits and got < wanted:
         yield (
             "refill",
             f"{metrics.get('rollout/rounds', 0):.0f} rollout batches gave {got:.0f} prompts with signal, and a step takes "
             f"{wanted}: it went on with those; the task is too hard or too easy for this model, or raise "
             "algorithm.selection.rounds",
         )
-    if "steps" in algorithm.advantage.kind.traits and metrics.get("reward/steps", 0.0) == 0.0:
+    if graded and "steps" in algorithm.advantage.kind.traits and metrics.get("reward/steps", 0.0) == 0.0:
         yield (
             "steps",
             f"the advantage '{algorithm.advantage.name}' is made of the rewards of steps, and the reward gave none: use a "

@@ -12,9 +12,11 @@ from torch import Tensor, nn
 
 from surefoot.algorithms import kl
 from surefoot.algorithms.algorithm import Algorithm
+from surefoot.algorithms.finite import require_finite
 from surefoot.algorithms.loss import loss_terms
 from surefoot.algorithms.tokens import Tokens
 from surefoot.batches import Packed
+from surefoot.errors import NonFiniteError
 from surefoot.metrics import StepReport
 from surefoot.policy.layout import Layout, usable
 from surefoot.policy.logprob import TokenLogprobs, token_logprobs
@@ -30,6 +32,7 @@ from surefoot.training.gradients import Gradients
 from surefoot.training.optimiser import learning_rate, take_step
 from surefoot.training.state import RunState
 from surefoot.training.streams import (
+    REFERENCE,
     RowValues,
     Streams,
     behaviour_logprobs,
@@ -86,8 +89,15 @@ class Learner:
         """Take the optimiser steps of one rollout batch.
 
         Raises:
-            NonFiniteError: a log-probability, a value or a gradient is not finite.
+            NonFiniteError: a log-probability, a value, an advantage, a loss or a gradient is not finite; with its name and the
+                number of the rollout batch.
         """
+        try:
+            return self._update(groups, state, clock)
+        except NonFiniteError as error:
+            raise NonFiniteError(f"step {state.step}: {error}") from error
+
+    def _update(self, groups: Sequence[Group], state: RunState, clock: Clock) -> tuple[Batch, StepReport]:
         report = StepReport()
         with clock.phase("logprob"):
             streams = self._streams([sample for group in groups for sample in group.samples], report)
@@ -141,7 +151,7 @@ class Learner:
             old, entropies = row_logprobs(self.policy, samples, max_tokens=limit, layout=layout, entropy=entropy)
             report.total("tokens/scored", sum(map(len, samples)))
         if algorithm.kl_in_reward and self.reference is not None:
-            reference, _ = row_logprobs(self.reference, samples, max_tokens=limit, layout=layout)
+            reference, _ = row_logprobs(self.reference, samples, max_tokens=limit, layout=layout, whose=REFERENCE)
             report.total("tokens/scored", sum(map(len, samples)))
         if self.critic is not None:
             values = self.critic.values(samples, limit, layout)
@@ -270,6 +280,7 @@ class Learner:
         if self.reference is not None and self.algorithm.kl_in_loss:
             with update.clock.phase("logprob"), torch.no_grad():
                 reference = token_logprobs(self.reference, packed, layout=self.layout, entropy=False).logp
+            refuse_non_finite(reference, packed, self.reference, f"{REFERENCE} log-probability")
             update.report.total("tokens/scored", len(packed.ids))
         top = packed.top_ids
         return Tokens(
@@ -319,7 +330,10 @@ class Learner:
         values = self.critic.predict(packed, current.hidden, self.layout)
         old = torch.cat([update.streams.values[i] for i in places])
         returns = torch.from_numpy(np.concatenate([update.batch.returns[i] for i in places])).to(values)
+        refuse_non_finite(values, packed, self.policy, "the critic's value")
+        refuse_non_finite(returns, packed, self.policy, "the return that the critic learns")
         loss = (coefficient * self.algorithm.value(values, old, returns)).sum()
+        require_finite({"the critic's loss": loss})
         report.total("loss/value", loss.detach())
         report.add("critic/value", values.detach().sum(), len(values))
         report.add("critic/return", returns.sum(), len(returns))

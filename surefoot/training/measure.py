@@ -36,8 +36,10 @@ def measure_batch(rollouts: Rollouts, batch: Batch) -> StepReport:
         report.add("groups/no_signal", len({score.total for score in valid}) < 2)
         report.add("groups/all_right", bool(verdicts) and all(verdicts))
         report.add("groups/all_wrong", bool(verdicts) and not any(verdicts))
-        if group.greedy is not None and group.greedy.valid:
-            report.add("reward/greedy", group.greedy.total)
+        if group.greedy is not None:
+            report.add("reward/greedy_ungraded", not group.greedy.valid)
+            if group.greedy.valid:
+                report.add("reward/greedy", group.greedy.total)
     rewards = np.array([score.total for group in groups for score in group.scores if score.valid])
     if len(rewards):
         report.add("reward/std", float(rewards.std()))

@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from surefoot.errors import NonFiniteError
 from surefoot.training.config import OptimiserConfig
@@ -54,19 +54,26 @@ def take_step(optimiser: torch.optim.Optimizer, model: nn.Module, *, lr: float, 
         NonFiniteError: the norm is not finite; neither the weights nor the moments were touched. Or the weights are no
             longer finite after the step, which must not be saved.
     """
-    norm = float(nn.utils.clip_grad_norm_(model.parameters(), max_grad_norm))
-    if not math.isfinite(norm):
+    total = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+    norm = float(total)
+    if not math.isfinite(norm):  # before clipping, which would spread it over all parameters
+        where = next(
+            (name for name, p in model.named_parameters() if p.grad is not None and not _all_finite(p.grad)), ""
+        )
         optimiser.zero_grad(set_to_none=True)
         raise NonFiniteError(
-            f"the gradient norm is {norm}; no step was taken: lower optimiser.lr or look at the last samples"
+            f"the gradient norm is {norm}{f' (the gradient of {where})' if where else ''}; no step was taken: lower "
+            "optimiser.lr or look at the last samples"
         )
+    nn.utils.clip_grads_with_norm_(model.parameters(), max_grad_norm, total)
     for group in optimiser.param_groups:
         group["lr"] = lr
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)
     if not finite(model):
+        where = next(name for name, p in model.named_parameters() if not _all_finite(p))
         raise NonFiniteError(
-            f"the weights are not finite after a step at the learning rate {lr:g}, and nothing of this step is saved: "
+            f"the weights are not finite ({where}) after a step at the learning rate {lr:g}, and nothing of this step is saved: "
             "lower optimiser.lr"
         )
     return norm
@@ -78,4 +85,8 @@ def finite(model: nn.Module) -> bool:
     parameters = list(model.parameters())
     if bool(nn.utils.get_total_norm(parameters).isfinite()):
         return True
-    return all(bool(parameter.isfinite().all()) for parameter in parameters)
+    return all(_all_finite(parameter) for parameter in parameters)
+
+
+def _all_finite(value: Tensor) -> bool:
+    return bool(value.detach().isfinite().all())

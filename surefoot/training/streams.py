@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from surefoot.policy.policy import Policy
 from surefoot.types import Sample
 
 RowValues = list[Tensor]
+TRAINER, REFERENCE = "the trainer's", "the reference's"
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,20 @@ class Streams:
 
 
 def row_logprobs(
-    policy: Policy, samples: Sequence[Sample], *, max_tokens: int, layout: Layout, entropy: bool = False
+    policy: Policy,
+    samples: Sequence[Sample],
+    *,
+    max_tokens: int,
+    layout: Layout,
+    entropy: bool = False,
+    whose: str = TRAINER,
 ) -> tuple[RowValues, RowValues | None]:
     """Log-probabilities of each sample's loss tokens without a gradient, [L_i] each, and on demand the entropies.
 
+    ``whose`` they are called in a message.
+
     Raises:
-        NonFiniteError: a log-probability is not finite.
+        NonFiniteError: a log-probability or an entropy is not finite.
     """
     empty = torch.zeros(0, device=policy.device)
     logps, entropies = [empty] * len(samples), [empty] * len(samples)
@@ -55,9 +65,10 @@ def row_logprobs(
         for packed in pack(samples, [0.0] * len(samples), numbers, totals, max_tokens=max_tokens, layout=layout):
             packed = packed.to(policy.device)
             found = token_logprobs(policy, packed, layout=layout, entropy=entropy)
-            refuse_non_finite(found.logp, packed, policy)
+            refuse_non_finite(found.logp, packed, policy, f"{whose} log-probability")
             split_rows(found.logp, packed, logps)
             if found.entropy is not None:
+                refuse_non_finite(found.entropy, packed, policy, f"{whose} entropy")
                 split_rows(found.entropy, packed, entropies)
     return logps, entropies if entropy else None
 
@@ -112,16 +123,30 @@ def token_weights(
     return [on_tokens(mask, part) for mask, part in zip(masks, np.split(found, np.cumsum(lengths)[:-1]), strict=True)]
 
 
-def refuse_non_finite(logp: Tensor, packed: Packed, policy: Policy) -> None:
-    """Raise NonFiniteError, naming the sample and the token, where a log-probability [M] is not finite."""
-    finite = torch.isfinite(logp.detach())
+def refuse_non_finite(value: Tensor, packed: Packed, policy: Policy, what: str = f"{TRAINER} log-probability") -> None:
+    """Raise NonFiniteError, naming the sample and the token, where a number [M] of loss tokens is not finite.
+
+    A log-probability is made from the temperature and the kept mass that the engine reported: if one of those is to blame,
+    it is named instead.
+    """
+    finite = torch.isfinite(value.detach())
     if bool(finite.all()):
         return
     where = int((~finite).nonzero()[0])
     at = int(packed.mask.nonzero()[where])
     row = int(packed.seq_index[at])
     token = policy.tokenizer.convert_ids_to_tokens(int(packed.ids[at]))
+    number, remedy = float(value.detach()[where]), "look for non-finite weights (a too high optimiser.lr)"
+    for name, given in (("kept_logmass", packed.kept_logmass), ("temperature", packed.temperature)):
+        reported = float(given[at])
+        if not math.isfinite(reported) or (name == "temperature" and reported <= 0):
+            what, number, remedy = (
+                f"the engine's {name}",
+                reported,
+                "the engine that sampled must report a finite number",
+            )
+            break
     raise NonFiniteError(
-        f"the trainer's log-probability is {float(logp.detach()[where])} at token {int(packed.positions[at])} ({token!r}) of row "
-        f"{int(packed.sample_index[row])} of the batch; no step was taken: look for non-finite weights (a too high optimiser.lr)"
+        f"{what} is {number} at token {int(packed.positions[at])} ({token!r}) of row {int(packed.sample_index[row])} of the "
+        f"batch; no step was taken: {remedy}"
     )

@@ -117,3 +117,60 @@ def test_a_page_with_findings_from_elsewhere_is_not_emptied(
     said = capsys.readouterr().err
     assert "rloo-grpo" in said and "would be lost" in said
     assert page.read_text() == before and not (workplace / "runs").exists()
+
+
+def test_other_seeds_are_kept_apart_from_the_record_and_named(
+    workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["reproduce", "wrong-length", "--quiet"]) == 0
+    kept = workplace / "runs" / "reproduce"
+    before = {path.name: path.read_bytes() for path in (kept / "wrong-length").iterdir()}
+    capsys.readouterr()
+    assert run(["reproduce", "wrong-length", "--seeds", "1000:1003", "--quiet"]) == 0
+    assert "; seeds: 3 (1000 to 1002); 95 % intervals" in capsys.readouterr().out
+    assert {path.name: path.read_bytes() for path in (kept / "wrong-length").iterdir()} == before
+    apart = kept / "other-seeds" / "wrong-length"
+    lines = [json.loads(line) for line in (apart / "seeds.jsonl").read_text().splitlines()]
+    assert [line["seed"] for line in lines] == [1000, 1001, 1002]
+    # More of them measure only what is new, and the record is shown as it was.
+    assert run(["reproduce", "wrong-length", "--seeds", "1000,1004,1002", "--json"]) == 0
+    (other,) = json.loads(capsys.readouterr().out)
+    assert other["seeds"] == [1000, 1004, 1002] and other["other_seeds"] is True
+    assert len((apart / "seeds.jsonl").read_text().splitlines()) == 4
+    assert run(["reproduce", "wrong-length", "--show", "--json"]) == 0
+    (record,) = json.loads(capsys.readouterr().out)
+    assert record["seeds"] == list(range(10)) and "other_seeds" not in record
+    assert run(["reproduce", "wrong-length", "--seeds", "1000:1003", "--list", "--json"]) == 0
+    (listed,) = json.loads(capsys.readouterr().out)
+    assert listed["seeds"] == [1000, 1001, 1002] and listed["seeds_done"] == 3
+
+
+@pytest.mark.parametrize(
+    ("seeds", "says"),
+    [
+        ("1000", "needs two of them"),
+        ("1000:1001", "needs two of them"),
+        ("1000,1000", "comes twice"),
+        ("1000:1003,1002", "comes twice"),
+        ("1005:1000", "has -5 seeds"),
+        ("0:100000", "has 100000 seeds"),
+        ("-3:2", "'-3:2' is no seed"),
+        ("a,b", "'a' is no seed"),
+        ("1000,", "'' is no seed"),
+        ("99999999999,1", "'99999999999' is no seed"),
+    ],
+)
+def test_seeds_that_are_none_are_refused_before_anything_runs(
+    seeds: str, says: str, workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["reproduce", "wrong-length", f"--seeds={seeds}"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert says in said and "1000:1005" in said
+    assert not (workplace / "runs").exists()
+
+
+def test_the_page_of_the_record_takes_no_other_seeds(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (workplace / "page.md").write_text(PAGE)
+    assert run(["reproduce", "wrong-length", "--seeds", "1000:1003", "--page", "page.md"]) == 2
+    assert "fixed beforehand" in capsys.readouterr().err
+    assert (workplace / "page.md").read_text() == PAGE and not (workplace / "runs").exists()

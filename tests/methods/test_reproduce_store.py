@@ -161,3 +161,17 @@ def test_tables_and_the_page(tmp_path: Path) -> None:
         keep(tmp_path / "none.md", [claim], [])
     with pytest.raises(DataError, match="no place for the results"):
         between("nothing", "results", "x")
+
+
+def test_a_second_look_goes_on_from_other_seeds(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def noisy(bench: Bench, claim: Claim, seed: int) -> Measured:
+        asked.append(seed)
+        return {"gain": 0.15 + (0.05, -0.05, 0.0)[seed % 3], "control": 0.0}
+
+    claim = replace(planted(Measure()), measure=noisy).with_seeds("1000:1003")
+    record = run_claim(Bench(tmp_path).elsewhere(), claim, second=True)
+    assert asked == record["seeds"] == list(range(1000, 1009))
+    assert record["confidence"] == 0.975 and record["other_seeds"] is True
+    assert not (tmp_path / "planted").exists()

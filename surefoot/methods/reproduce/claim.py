@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from surefoot.errors import ConfigError
 from surefoot.evaluation.crossed import crossed_interval, estimate
 from surefoot.evaluation.intervals import Interval
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 CONTROL = "control"
 CONFIDENCE, SECOND_CONFIDENCE = 0.95, 0.975
 SECOND_SEEDS = 3  # times as many as at first
+MANY_SEEDS = 1000  # more at once are a slip of the pen
+LARGEST_SEED = 2**31
 Measured = Mapping[str, "float | Sequence[float]"]
 """One seed's values: a number for each quantity, or one for each problem (all seeds the same problems, within [-1, 1])."""
 
@@ -137,6 +140,17 @@ class Claim:
         more = range(max(self.seeds) + 1, max(self.seeds) + 1 + (SECOND_SEEDS - 1) * len(self.seeds))
         return replace(self, seeds=(*self.seeds, *more), confidence=SECOND_CONFIDENCE)
 
+    def with_seeds(self, text: str) -> Claim:
+        """The claim on other seeds than those that were fixed beforehand.
+
+        Args:
+            text: ``1000:1005`` (1000 to 1004, as Python counts) or ``1000,1001``; both may be mixed.
+
+        Raises:
+            ConfigError: no such list, a seed that comes twice, or fewer than two of them.
+        """
+        return self.but(seeds=read_seeds(text))
+
     @property
     def digest(self) -> str:
         """What a measured seed is known by: the numbers of the experiment. Thresholds are not among them: they judge."""
@@ -188,6 +202,33 @@ def _together(verdicts: Sequence[Verdict], held: bool) -> Verdict:
         if verdict in verdicts:
             return verdict
     return Verdict.REPRODUCED
+
+
+def read_seeds(text: str) -> tuple[int, ...]:
+    """Seeds from ``1000:1005`` or ``1000,1001``.
+
+    >>> read_seeds("1000:1003"), read_seeds("7,3,10:12")
+    ((1000, 1001, 1002), (7, 3, 10, 11))
+
+    Raises:
+        ConfigError: as in :meth:`Claim.with_seeds`.
+    """
+    wanted = "expected 1000:1005 (1000 to 1004) or 1000,1001"
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, colon, end = (piece.strip() for piece in part.partition(":"))
+        whole = [first, end] if colon else [first]
+        if not all(piece.isascii() and piece.isdigit() and int(piece) <= LARGEST_SEED for piece in whole):
+            raise ConfigError(f"--seeds {text}: '{part.strip()}' is no seed and no range of them, {wanted}")
+        begin, stop = int(first), int(end) if colon else int(first) + 1
+        if not begin < stop <= begin + MANY_SEEDS:
+            raise ConfigError(f"--seeds {text}: the range '{part.strip()}' has {stop - begin} seeds, {wanted}")
+        seeds += range(begin, stop)
+    if len(set(seeds)) != len(seeds):
+        raise ConfigError(f"--seeds {text}: a seed comes twice, and would count as two measurements; {wanted}")
+    if len(seeds) < 2:
+        raise ConfigError(f"--seeds {text}: an interval over seeds needs two of them at least, {wanted}")
+    return tuple(seeds)
 
 
 def interval(values: Sequence[float | Sequence[float]], confidence: float = CONFIDENCE) -> Interval:

@@ -3,7 +3,8 @@
 ``<out>/<claim>/seeds.jsonl`` holds what each seed measured, ``result.json`` the verdict; what claims share (warm starts, training
 runs) lies in ``<out>/runs``. A command that was killed goes on with the seed, and within it with the run, that it was at. A seed
 that was measured with the numbers that the claim has now is not measured again; the verdict is always made anew, so that a claim
-whose threshold changed is judged by the threshold in the code.
+whose threshold changed is judged by the threshold in the code. What was measured on other seeds than those of the claim lies in
+``<out>/other-seeds``, in the same order.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +29,7 @@ from surefoot.training.lines import Amount, Line, checked_lines
 
 QUICK_SEED = 1.0  # seconds; seeds that take less are told of together
 SEEDS, RESULT = "seeds.jsonl", "result.json"
+OTHER_SEEDS = "other-seeds"
 
 
 def _as_list(value: Any) -> Any:
@@ -56,11 +58,17 @@ class Bench:
         folder: of everything.
         jobs: training runs at a time, one thread each (0: as many as there are free cores).
         say: gets a line whenever something is done.
+        other_seeds: whether it holds measurements on seeds that were not fixed beforehand; see :meth:`elsewhere`.
     """
 
     folder: Path
     jobs: int = 0
     say: Callable[[str], None] = _silent
+    other_seeds: bool = False
+
+    def elsewhere(self) -> Bench:
+        """Where claims are measured on other seeds: a folder of its own, so that nothing of the record is mixed or lost."""
+        return replace(self, folder=self.folder / OTHER_SEEDS, other_seeds=True)
 
     def of(self, claim: Claim) -> Path:
         return self.folder / claim.name
@@ -158,17 +166,20 @@ def measured(bench: Bench, claim: Claim) -> dict[int, Measured]:
             ):  # the first seed has them all, or was refused
                 wrong = "has another number of values than that of the other seeds"
             if wrong:
-                raise RunFolderError(f"{bench.of(claim) / SEEDS}: '{key}' of seed {seed} {wrong}: {_remedy(claim)}")
+                raise RunFolderError(
+                    f"{bench.of(claim) / SEEDS}: '{key}' of seed {seed} {wrong}: {_remedy(bench, claim)}"
+                )
     return found
 
 
 def _lines(bench: Bench, claim: Claim) -> list[dict[str, Any]]:
-    lines = checked_lines(bench.of(claim) / SEEDS, SeedLine, _remedy(claim))
+    lines = checked_lines(bench.of(claim) / SEEDS, SeedLine, _remedy(bench, claim))
     return [line for line in lines if line["digest"] == claim.digest]
 
 
-def _remedy(claim: Claim) -> str:
-    return f"remove the line, or measure every seed anew (surefoot reproduce {claim.name} --again)"
+def _remedy(bench: Bench, claim: Claim) -> str:
+    seeds = f" --seeds {','.join(map(str, claim.seeds))}" if bench.other_seeds else ""
+    return f"remove the line, or measure every seed anew (surefoot reproduce {claim.name}{seeds} --again)"
 
 
 def result(bench: Bench, claim: Claim) -> dict[str, Any] | None:
@@ -191,7 +202,7 @@ def _judged(bench: Bench, claim: Claim) -> dict[str, Any] | None:
         [values[seed] for seed in claim.seeds],
         sum(line["seconds"] for line in lines),
         made or _made_before(bench, claim),
-    )
+    ) | ({"other_seeds": True} if bench.other_seeds else {})
 
 
 def _made_before(bench: Bench, claim: Claim) -> dict[str, Any]:

@@ -49,12 +49,24 @@ def rows(records: Iterable[Mapping[str, Any]]) -> list[list[str]]:
 
 
 def looked(record: Mapping[str, Any]) -> str:
-    """How many seeds, and at which look.
+    """How many seeds, which where they are not the claim's own, and at which look.
 
     >>> looked({"seeds": [0, 1, 2], "confidence": 0.95}), looked({"seeds": [0] * 9, "confidence": 0.975})
     ('3', '9, second look')
     """
-    return f"{len(record['seeds'])}" + ("" if record["confidence"] == CONFIDENCE else ", second look")
+    which = f" ({span(record['seeds'])})" if record.get("other_seeds") else ""
+    return f"{len(record['seeds'])}{which}" + ("" if record["confidence"] == CONFIDENCE else ", second look")
+
+
+def span(seeds: Sequence[int]) -> str:
+    """Which seeds.
+
+    >>> span([1000, 1001, 1002]), span([7]), span([3, 1, 2, 9])
+    ('1000 to 1002', '7', '3, 1, 2, 9')
+    """
+    if len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))):
+        return f"{seeds[0]} to {seeds[-1]}"
+    return ", ".join(map(str, seeds))
 
 
 def wanted(control: Mapping[str, Any]) -> str:
