@@ -64,6 +64,7 @@ docs: setup
 	$(BIN)/python -m surefoot.cli.reference > docs/configuration.md
 	$(BIN)/python -m surefoot.cli.cards > docs/cards.md
 	$(BIN)/python -m tests.parity.page > docs/parity.md
+	$(BIN)/python -m surefoot.cli.coming_from docs/coming_from.md
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

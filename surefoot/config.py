@@ -17,6 +17,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from surefoot.errors import ConfigError
+from surefoot.terms import meaning, nearly
 
 
 class Section(BaseModel):
@@ -37,6 +38,7 @@ class Section(BaseModel):
 
 
 S = TypeVar("S", bound=Section)
+SPELLINGS = {"optimizer": "optimiser"}
 
 
 def load(schema: type[S], files: Sequence[str | Path] = (), options: Mapping[str, Any] | None = None) -> S:
@@ -53,18 +55,30 @@ def load(schema: type[S], files: Sequence[str | Path] = (), options: Mapping[str
     """
     merged: dict[str, Any] = {}
     for file in files:
-        merged = merge(merged, read_toml(Path(file)))
+        merged = merge(merged, respelled(schema, read_toml(Path(file))))
     for key, value in (options or {}).items():
-        merged = merge(merged, nested(key, read_word(schema, key, value) if isinstance(value, str) else value))
+        given = nested(key, read_word(schema, key, value) if isinstance(value, str) else value)
+        merged = merge(merged, respelled(schema, given))
     return validate(schema, merged)
 
 
 def validate(schema: type[S], values: Mapping[str, Any]) -> S:
     """Validate a nested mapping; the first problem becomes one line."""
     try:
-        return schema.model_validate(dict(values))
+        return schema.model_validate(respelled(schema, values))
     except ValidationError as error:
         raise ConfigError(explain(schema, error)) from error
+
+
+def respelled(schema: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with American keys as the schema spells them: ``optimizer`` is ``optimiser``."""
+    spelt: dict[str, Any] = {}
+    for key, value in values.items():
+        name = key if key in schema.model_fields else SPELLINGS.get(key, key)
+        table = _section(schema.model_fields[name].annotation) if name in schema.model_fields else None
+        inner = respelled(table, value) if table and isinstance(value, Mapping) else value
+        spelt = merge(spelt, {name: inner}) if name in spelt else {**spelt, name: inner}
+    return spelt
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -162,6 +176,31 @@ def nearest(word: object, words: Iterable[str]) -> str:
     return f" Known: {', '.join(known)}." if known and len(known) <= 40 else ""
 
 
+def suggested(key: str, everywhere: Sequence[str], siblings: Sequence[str] = ()) -> str:
+    """What to write instead of a key that is not known, as sentences behind a blank.
+
+    The same name in another table comes first, then what other libraries mean by the word, then what is spelt nearly alike.
+
+    Args:
+        key: as it was given, with its table.
+        everywhere: all keys of the configuration.
+        siblings: keys of the table it stood in.
+    """
+
+    def known(name: str) -> bool:
+        return name.startswith("--") or any(name == one or name.startswith(f"{one}.") for one in everywhere)
+
+    word = key.rsplit(".", 1)[-1]
+    ours = {name.rsplit(".", 1)[-1] for name in everywhere}
+    near = nearest(key, [*siblings, *everywhere]) or nearest(key, siblings)
+    said = meaning(key, known, whole=word in ours)
+    if said or word in ours:
+        return said or near
+    theirs, similarity = nearly(key)
+    closer = any(difflib.SequenceMatcher(None, word, name).ratio() >= similarity for name in ours)
+    return near if closer else meaning(theirs, known) or near
+
+
 def keys(schema: type[BaseModel], prefix: str = "") -> list[str]:
     """All dotted keys of a section and the sections in it."""
     found: list[str] = []
@@ -187,7 +226,9 @@ def explain(schema: type[BaseModel], error: ValidationError) -> str:
         if key in everywhere:
             *tables, name = key.split(".")
             return f"unknown key '{key}' in quotes: write it as {name} = ... in the table [{'.'.join(tables)}]"
-        return f"unknown key '{key}'." + (nearest(key, siblings + everywhere) or nearest(key, siblings))
+        inner = [f"{key}.{name}" for name in _leaves(problem["input"])]  # of a whole table of another library
+        found = next((name for name in inner if suggested(name, everywhere).startswith(" What ")), key)
+        return f"unknown key '{key}'." + suggested(found, everywhere, siblings)
     if problem["type"] == "model_type":
         return f"{key} = {problem['input']!r}: input should be a table{_example(schema, path, problem['input'])}"
     message = problem["msg"].removeprefix("Value error, ")
@@ -195,6 +236,17 @@ def explain(schema: type[BaseModel], error: ValidationError) -> str:
     if problem["type"] == "missing":
         return f"the key '{key}' is missing: it has no default"
     return f"{key} = {problem['input']!r}: {message}" if key else message
+
+
+def _leaves(value: Any) -> list[str]:
+    """The dotted keys of a nested mapping; none of anything else."""
+    if not isinstance(value, Mapping):
+        return []
+    return [
+        ".".join([str(key), *rest])
+        for key, inner in value.items()
+        for rest in ([[leaf] for leaf in _leaves(inner)] or [[]])
+    ]
 
 
 def _example(schema: type[BaseModel], path: Sequence[str], given: Any) -> str:

@@ -59,14 +59,17 @@ class Prompt:
     Attributes:
         prompt_id: stable name, the same in every run (a hash of the task and the content).
         content: the text of the prompt, or chat messages ``({"role": ..., "content": ...}, ...)``.
-        answer: the gold answer, as the verifier wants it; never seen by the policy.
+        answer: the gold answer as the row has it (:mod:`surefoot.tasks.gold` says which texts are right); never seen by
+            the policy.
         metadata: anything else the verifier or the report wants (difficulty, demonstration ...).
+        source: where it was read (``problems.csv, line 3``), for messages; "" where it was made.
     """
 
     prompt_id: str
     content: str | tuple[Mapping[str, str], ...]
     answer: Any = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    source: str = field(default="", repr=False, compare=False)
 
     @property
     def text(self) -> str:
@@ -211,7 +214,8 @@ class StepScore:
     Attributes:
         end: the character index (exclusive) where the step ends.
         value: its reward.
-        token: the index, among the tokens that the policy wrote, of the step's last one; filled in after grading.
+        token: the index, among the tokens that the policy wrote, of the step's last one; filled in after grading where a
+            part of the algorithm reads it.
     """
 
     end: int

@@ -26,6 +26,7 @@ def steps(work: Work, spec: Mapping[str, Any], gate: Gate) -> None:
 
     from surefoot.config import merge, validate
     from surefoot.rewards.functions import as_reward
+    from surefoot.tasks import addition
     from surefoot.tasks.base import Task
     from surefoot.training.config import RunConfig
     from surefoot.training.loop import train
@@ -34,7 +35,8 @@ def steps(work: Work, spec: Mapping[str, Any], gate: Gate) -> None:
 
     gate.libraries_loaded()
     pairs = prompts(work, work.prompts * 16)
-    task = Task("speed", [Prompt(str(i), text, answer) for i, (text, answer) in enumerate(pairs)], [])
+    made = [Prompt(str(i), text, answer) for i, (text, answer) in enumerate(pairs)]
+    task = Task("speed", made, [], verify=addition.verify if work.reward == "demo" else None)
     with tempfile.TemporaryDirectory() as folder:
         settings: dict[str, Any] = {
             "name": "run",
@@ -70,7 +72,7 @@ def steps(work: Work, spec: Mapping[str, Any], gate: Gate) -> None:
 
         gate.say(prompt=_prompt_tokens(spec["model"], pairs), threads=torch.get_num_threads())
         gate.wait()  # the first turn, which does not count, loads the model as well
-        train(config, task=task, reward=as_reward(_reward(work)), watch=watch)
+        train(config, task=task, reward=None if task.verify else as_reward(_reward(work)), watch=watch)
 
 
 def _reward(work: Work) -> Any:

@@ -114,4 +114,11 @@ def _reward(work: Work) -> Callable[..., list[float]]:
     def varied(completions: list[str], **_: Any) -> list[float]:
         return [dense(text) for text in completions]
 
-    return right if work.reward == "answer" else varied
+    def verified(prompts: list[str], completions: list[str], answer: list[str], **_: Any) -> list[float]:
+        from surefoot.tasks.addition import verify
+        from surefoot.types import Prompt
+
+        triples = zip(prompts, completions, answer, strict=True)
+        return [verify(Prompt("", prompt, gold), text).total for prompt, text, gold in triples]
+
+    return {"answer": right, "demo": verified, "dense": varied}[work.reward]

@@ -24,8 +24,8 @@ class Work:
         prompts, samples: prompts of a step, and samples of each.
         new: largest number of tokens of an answer.
         wording: which prompts, see :func:`prompts`.
-        reward: ``dense`` (a number from the text, so that every group has a signal) or ``answer`` (right or wrong, so that
-            some groups have none).
+        reward: ``dense`` (a number from the text, so that every group has a signal), ``answer`` (right or wrong, so that
+            some groups have none) or ``demo`` (the verifier of the demonstration, which judges steps as well).
         rounds: turns that are counted.
         warm: whether a turn that does not count comes first; steps of minutes do without.
         micro_batch_tokens: ``train.micro_batch_tokens`` of our side.
@@ -82,6 +82,20 @@ WORKS = {
             new=40,
             wording="addition",
             reward="answer",
+            rounds=8,
+            micro_batch_tokens=4096,
+            peer_rows=64,
+            target="at least 2 times faster",
+        ),
+        Work(
+            "tiny-demo",
+            "step",
+            "tiny",
+            prompts=64,
+            samples=8,
+            new=40,
+            wording="addition",
+            reward="demo",
             rounds=8,
             micro_batch_tokens=4096,
             peer_rows=64,

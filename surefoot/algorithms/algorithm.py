@@ -152,6 +152,11 @@ class Algorithm:
     def needs_critic(self) -> bool:
         return "values" in self.advantage.kind.traits
 
+    @property
+    def reads_steps(self) -> bool:
+        """Whether a part reads the rewards of steps. One that is not of the library may read whatever the table has."""
+        return any("steps" in part.kind.traits or not part.kind.of_library for part in self.parts.values())
+
     def silent_without_advantage(self, *, on_policy: bool) -> bool:
         """Whether a row whose advantages are 0 has no gradient at all.
 

@@ -9,12 +9,27 @@ from pydantic import Field, field_validator
 
 from surefoot.algorithms.algorithm import SLOTS, Algorithm, resolve
 from surefoot.algorithms.card import words_of
+from surefoot.algorithms.preference_presets import PREFERENCES
 from surefoot.algorithms.presets import PRESETS
 from surefoot.config import Section, nearest
 from surefoot.errors import AlgorithmError
+from surefoot.terms import presets
 
 Choice = str | dict[str, Any] | None
 WORDS = ("paper", "note")
+
+
+def _stranger(name: str) -> str:
+    """What a name is that is no preset, as the end of a sentence."""
+    if name in PREFERENCES:
+        return (
+            "is a loss of preference pairs or labelled completions, and a run samples completions and rewards them: "
+            f"`surefoot cards {name}` prints its equation, docs/preferences.md computes it from Python, and no command trains "
+            "with it yet"
+        )
+    if name in presets():
+        return f"is not known. Did you mean '{presets()[name]}'?"
+    return f"is not known.{nearest(name, PRESETS)}"
 
 
 class AlgorithmConfig(Section):
@@ -55,7 +70,7 @@ class AlgorithmConfig(Section):
             AlgorithmError: unknown preset, part or number; parts that contradict each other.
         """
         if self.preset not in PRESETS:
-            raise AlgorithmError(f"algorithm.preset = '{self.preset}' is not known.{nearest(self.preset, PRESETS)}")
+            raise AlgorithmError(f"algorithm.preset = '{self.preset}' {_stranger(self.preset)}")
         preset = PRESETS[self.preset]
         words = {key: getattr(self, key) for key in WORDS if getattr(self, key) is not None}
         changed = preset.but(

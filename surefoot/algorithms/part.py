@@ -92,6 +92,10 @@ class Kind:
         return self
 
     @property
+    def of_library(self) -> bool:
+        return _from_library(self.fn)
+
+    @property
     def doc(self) -> str:
         return inspect.getdoc(self.fn) or ""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from surefoot.cli import output
+from surefoot.cli.stopped import told_what_is_left
 
 if TYPE_CHECKING:
     from surefoot.algorithms.card import Objective
@@ -84,7 +85,7 @@ def train(
     from surefoot import api
     from surefoot.report.terminal import ProgressView
 
-    with ProgressView(quiet=quiet or as_json) as watch:
+    with told_what_is_left(config, context.obj, resume), ProgressView(quiet=quiet or as_json) as watch:
         result = api.train(config, resume=resume, watch=watch)
     _show_run(result, config.evaluation.confidence, as_json)
 
@@ -102,7 +103,7 @@ def sft(
     from surefoot.training.config import SftConfig
 
     config = read_config(SftConfig, configs, pairs, context)
-    with ProgressView(quiet=quiet or as_json) as watch:
+    with told_what_is_left(config, context.obj, None), ProgressView(quiet=quiet or as_json) as watch:
         result = api.sft(config, watch=watch)
     _show_run(result, config.evaluation.confidence, as_json)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
 import sys
 import warnings
 from collections.abc import Sequence
@@ -15,10 +14,10 @@ import typer
 from surefoot import __version__
 from surefoot.cli import audit, commands, experiments, options, reproduce, views
 from surefoot.cli.output import folded, forgiving_output, harmless
+from surefoot.cli.stopped import INTERRUPTED, Stopped
 from surefoot.errors import SurefootError
 from surefoot.training.threads import wait_passively
 
-INTERRUPTED = 130
 BAD_INPUT = 2
 RUNS = ("demo", "train", "sft")
 
@@ -87,6 +86,9 @@ def _guarded(given: list[str]) -> int:
         _plain_warnings()
         try:
             code = _invoke(given or ["--help"])
+        except Stopped as stopped:
+            print(f"surefoot: stopped{stopped}", file=sys.stderr)
+            return stopped.exit_code
         except SurefootError as error:
             return _complain(str(error), error.exit_code)
         except (KeyboardInterrupt, typer.Abort):
@@ -98,11 +100,12 @@ def _guarded(given: list[str]) -> int:
 
 def _invoke(given: list[str]) -> int:
     group: Any = typer.main.get_command(app)
+    typed = given
     name = next((word for word in given if not word.startswith("-")), "")
     if name in group.commands and given[0] == name:
         given = [name, *options.expand(given[1:], group.commands[name])]
     try:
-        code = group.main(args=given, prog_name="surefoot", standalone_mode=False)
+        code = group.main(args=given, prog_name="surefoot", standalone_mode=False, obj=typed)
     except Exception as error:
         if not hasattr(error, "format_message"):  # what Typer raises for a wrong command line
             raise
@@ -119,10 +122,7 @@ def _complain(message: str, code: int) -> int:
 
 def _say_how_to_go_on(given: Sequence[str]) -> None:
     line = "surefoot: stopped"
-    if given[:1] == ["train"]:
-        words = [*given, *([] if "--resume" in given else ["--resume"])]
-        line += f"; to go on from the last saved step: surefoot {shlex.join(words)}"
-    elif given[:1] == ["compare"]:
+    if given[:1] == ["compare"]:
         line += "; the same command goes on from the last saved steps"
     print(line, file=sys.stderr)
 
@@ -145,12 +145,12 @@ def _tell_of_long_work() -> None:
 
 
 def _plain_warnings() -> None:
-    """A warning is one line; those that speak to programmers (deprecations) are for the tests, not for this command."""
+    """A warning is one line; those that speak to programmers (deprecations, syntax) are for the tests, not for this command."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         print(folded(harmless(f"surefoot: warning: {' '.join(str(message).split())}"), sys.stderr), file=sys.stderr)
 
     if not sys.warnoptions:
-        for category in (DeprecationWarning, PendingDeprecationWarning, FutureWarning):
+        for category in (DeprecationWarning, PendingDeprecationWarning, FutureWarning, SyntaxWarning):
             warnings.simplefilter("ignore", category)
     warnings.showwarning = show

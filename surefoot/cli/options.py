@@ -7,12 +7,14 @@ the names against the configuration that the command reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel
 
-from surefoot.config import keys, nearest
+from surefoot.config import SPELLINGS, keys, suggested
 from surefoot.errors import ConfigError
 
 
@@ -58,16 +60,25 @@ def read(pairs: Iterable[str], schema: type[BaseModel], declared: Iterable[str] 
     options: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
+        if ".options." not in name:  # a column may be called as it likes
+            name = ".".join(SPELLINGS.get(part, part) for part in name.split("."))
         inside = any(name.startswith(f"{key}.") for key in known)  # of a free table, for instance task.options
         if name not in known and name not in tables and not inside:
-            near = nearest(name, [*(flag.lstrip("-") for flag in declared if flag != "--set"), *known]).replace(
-                " '", " '--"
+            flags = [flag.lstrip("-") for flag in declared if flag != "--set"]
+            near = re.sub(
+                r"'(\w[\w.-]*)'", partial(_as_option, {*flags, *known} - {name}), suggested(name, [*flags, *known])
             )
             raise ConfigError(f"unknown option --{name}.{near}")
         if not equals:
             raise ConfigError(f"the option --{name} has no value: write --{name} VALUE (true or false for a switch)")
         options[name] = value
     return options
+
+
+def _as_option(names: Set[str], found: re.Match[str]) -> str:
+    """A quoted key as it is written on a command line; other words stay as they are."""
+    inside = any(found[1].startswith(f"{name}.") for name in names)
+    return f"'--{found[1]}'" if inside or found[1] in names else found[0]
 
 
 def expand(arguments: Sequence[str], command: Any) -> list[str]:

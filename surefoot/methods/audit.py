@@ -13,6 +13,7 @@ from functools import partial
 import torch
 
 from surefoot.methods.audit_samples import sampled
+from surefoot.policy.loading import load_tokenizer
 from surefoot.policy.reward_model import make_reward_model
 from surefoot.rewards.audit import Check, audit_reward, judged_by_task, spread
 from surefoot.rewards.audit_data import answers_in_prompts
@@ -22,7 +23,9 @@ from surefoot.rewards.base import Reward
 from surefoot.rewards.build import build_reward
 from surefoot.tasks.base import Task
 from surefoot.tasks.build import build_task
+from surefoot.tasks.render import Renderer
 from surefoot.training.assemble import Parts, assemble
+from surefoot.training.audit_tokens import as_tokens
 from surefoot.training.config import RunConfig
 from surefoot.types import Prompt
 
@@ -58,12 +61,22 @@ def audit(
     seconds = config.audit.seconds if quick else None
     recipe = (config.reward, config.task) if reward is None and task is None else None
     also: list[Check] = [] if quick else [lambda grader: elsewhere(judge, grader.seen, recipe)]
+    renderer = parts.renderer if parts else _renderer(config, known)
+    if renderer is not None:
+        also.append(lambda grader: as_tokens(grader, renderer))
     report = audit_reward(known, judge, own=own, prompts=prompts, seconds=seconds, also=also)
     if parts is None:
         return report
     chosen = spread([*known.train, *known.heldout], prompts)
     report = _as_read(report, parts, chosen)
     return replace(report, findings=(*report.findings, *sampled(parts, chosen, samples, config.seed)))
+
+
+def _renderer(config: RunConfig, task: Task) -> Renderer | None:
+    """What writes and reads the tokens of the model that the configuration names; None where it names none."""
+    if "path" not in config.model.model_fields_set or config.model.path == "embedded":
+        return None
+    return Renderer(load_tokenizer(config.model), config.task, task.shots)
 
 
 def _as_read(report: AuditReport, parts: Parts, chosen: Sequence[Prompt]) -> AuditReport:

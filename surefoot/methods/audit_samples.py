@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from surefoot.errors import ConfigError
-from surefoot.rewards.audit_findings import Example, Finding, Severity, counted, gold_of
+from surefoot.rewards.audit_answers import gold_of
+from surefoot.rewards.audit_findings import Example, Finding, Severity, counted
 from surefoot.rewards.grade import is_right
 from surefoot.rollout.engine import Request
 from surefoot.seeds import derive

@@ -24,7 +24,9 @@ from surefoot.policy.config import LoraConfig
 from surefoot.policy.loading import load_policy
 from surefoot.policy.logprob import token_logprobs
 from surefoot.policy.packing import count, pack
-from surefoot.rewards.audit_gold import best_score
+from surefoot.rewards.audit_gold import best_score, without_tests
+from surefoot.rewards.audit_grading import Case, Grader
+from surefoot.rewards.audit_texts import writings
 from surefoot.rewards.base import Completion, Reward
 from surefoot.rewards.grade import grade
 from surefoot.rewards.sandbox.backends import AUTOMATIC
@@ -32,6 +34,7 @@ from surefoot.rewards.sandbox.levels import broken, self_test
 from surefoot.rollout.engine import Request
 from surefoot.seeds import derive, uniforms
 from surefoot.training.assemble import Parts, assemble
+from surefoot.training.audit_tokens import as_tokens
 from surefoot.training.config import RunConfig
 from surefoot.training.loop import train
 from surefoot.training.threads import allowed_cores, free_cores, set_threads, waiting
@@ -53,6 +56,7 @@ PROBLEMS = 64  # whose gold answers are graded
 BUDGET = 32  # tokens of the completions that are sampled
 AGREEMENT = {torch.float32: 1e-4, torch.float64: 1e-4}
 KL_BOUND = 1e-4
+_OUTCOMES: dict[str, Outcome] = {"ok": "ok", "info": "ok", "warn": "warn", "fail": "fail"}
 COARSE = 5e-2  # half precision keeps 8 to 11 bits: engine and trainer round differently
 
 
@@ -80,6 +84,7 @@ def examine(config: RunConfig) -> list[Check]:
         parts = held[0]
         checks += [
             _guarded("gold answers", lambda: gold_answers(config, parts)),
+            _guarded("answers as tokens", lambda: answers_as_tokens(parts)),
             _guarded("wrong answers", lambda: wrong_answers(config, parts)),
             _guarded("template", lambda: template(parts)),
             _guarded("engine = trainer", lambda: agreement(config, parts)),
@@ -162,6 +167,20 @@ def gold_answers(config: RunConfig, parts: Parts) -> tuple[Outcome, str]:
         f"{_short(text)} of problem {prompt.prompt_id} got {score.total:g} ({score.status}): "
         "set another reward.verifier"
     )
+
+
+def answers_as_tokens(parts: Parts) -> tuple[Outcome, str]:
+    """What the reward calls right must be right after it has been tokens, which is how a run grades."""
+    grader = Grader(parts.reward)
+    cases = [
+        Case(p, one.text) for p in without_tests(parts.reward, _problems(parts)) for one in writings(parts.task, p)
+    ]
+    grader.grade(cases)
+    finding = as_tokens(grader, parts.renderer)
+    if finding is None:
+        return "warn", "no right completion is known that the tokenizer could write"
+    shown = f"; the first: {_short(finding.examples[0].completion)}" if finding.examples else ""
+    return _OUTCOMES[finding.severity], f"{finding.text}{shown}"
 
 
 def wrong_answers(config: RunConfig, parts: Parts) -> tuple[Outcome, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from surefoot.policy.checkpointing import set_checkpointing
 from surefoot.policy.compile import set_compile
 from surefoot.policy.config import ModelConfig
 from surefoot.policy.embedded import fresh_model
+from surefoot.policy.export import described
 from surefoot.policy.lora import LoraSpec, adapters, attach, merged
 from surefoot.policy.lora_files import CONFIG as ADAPTER
 from surefoot.policy.lora_files import load_adapter, save_adapter
@@ -65,11 +66,17 @@ def load_policy(config: ModelConfig) -> Policy:
     return policy
 
 
-def save_policy(policy: Policy, folder: Path) -> None:
+def save_policy(policy: Policy, folder: Path, stop_ids: Collection[int] = ()) -> None:
     """Write model and tokenizer in Hugging Face layout (safetensors), whole or not at all.
 
     An older model in the folder is replaced. Of a policy with adapters the merged weights are written, and the adapters
-    alone, in PEFT's format, into the folder ``adapter`` within.
+    alone, in PEFT's format, into the folder ``adapter`` within. The configuration files say what ends a completion, see
+    :mod:`surefoot.policy.export`.
+
+    Args:
+        policy: what is saved.
+        folder: is made.
+        stop_ids: tokens that ended completions beside those that the policy knows of.
 
     Raises:
         RunFolderError: a full disk, no permission, or a folder that holds something other than a model.
@@ -78,11 +85,13 @@ def save_policy(policy: Policy, folder: Path) -> None:
         raise RunFolderError(f"{folder} holds something that is not a model and would be removed: name another folder")
 
     def fill(target: Path) -> None:
-        merged(policy.model).save_pretrained(target)
+        model = described(merged(policy.model), policy.tokenizer, {*policy.stop_ids, *stop_ids})
+        model.save_pretrained(target)
         policy.tokenizer.save_pretrained(target)
         if adapters(policy.model):
             (target / "adapter").mkdir()
             save_adapter(policy.model, target / "adapter", policy.config.path)
+            model.generation_config.save_pretrained(target / "adapter")
 
     with quiet():
         write_folder_atomic(folder, fill)
@@ -119,15 +128,35 @@ def fresh(config: ModelConfig) -> tuple[Any, Any]:
 
 def read(config: ModelConfig) -> tuple[Any, Any]:
     """Model and tokenizer from a folder or from the hub (or its cache on this machine)."""
-    source: str | Path = config.path
+    source = find_source(config)
+    tokenizer = read_tokenizer(source, config)
+    return read_model(source, config), tokenizer
+
+
+def find_source(config: ModelConfig) -> str | Path:
+    """The folder of a model that is one, else its name."""
     folder = smollm2.smollm2_folder() if config.path == smollm2.NAME else Path(config.path).expanduser()
     if folder.exists() or looks_local(config.path):
         check_folder(config.path, folder)
-        source = folder
+        return folder
+    return config.path
+
+
+def load_tokenizer(config: ModelConfig) -> Any:
+    """The tokenizer alone of a model that is a folder or a name.
+
+    Raises:
+        ModelError: as for :func:`load_policy`.
+    """
+    with quiet(), told(f"model.path = '{config.path}'"):
+        return read_tokenizer(find_source(config), config)
+
+
+def read_tokenizer(source: str | Path, config: ModelConfig) -> Any:
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        return AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except OSError as error:
-        if source is folder:
+        if isinstance(source, Path):
             raise
         raise ModelError(
             f"model.path = '{config.path}' is neither a folder nor a model of the Hugging Face hub that can be reached "
@@ -135,7 +164,6 @@ def read(config: ModelConfig) -> tuple[Any, Any]:
         ) from error
     except (ValueError, KeyError) as error:
         raise ModelError(f"model.path = '{config.path}': its tokenizer cannot be read ({one_line(error)})") from error
-    return read_model(source, config), tokenizer
 
 
 def read_model(source: str | Path, config: ModelConfig) -> Any:

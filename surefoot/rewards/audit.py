@@ -23,6 +23,7 @@ from surefoot.rewards.audit_grading import Grader, asks_model, timing
 from surefoot.rewards.audit_parts import parts_earned
 from surefoot.rewards.audit_quick import LEAST, TEXTS, asks, seconds_for_one, too_slow
 from surefoot.rewards.audit_stability import repeatable
+from surefoot.rewards.audit_tags import joined
 from surefoot.rewards.base import Reward
 from surefoot.rewards.config import RewardConfig
 from surefoot.rewards.grade import is_right
@@ -98,6 +99,7 @@ def _graded(task: Task, grader: Grader, prompts: Sequence[Prompt], own: bool, al
         if any(known.right):
             findings.append(paraphrases(asked))
             findings.append(_order(known, asked))
+            findings.append(joined(grader, prompts))
     else:
         asked.try_all()
     findings += [

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from surefoot.rewards.audit_findings import Finding, Severity, counted, examples, gold_of
+from surefoot.rewards.audit_answers import answers_of, gold_of, is_gold
+from surefoot.rewards.audit_findings import Finding, Severity, counted, examples
 from surefoot.rewards.audit_grading import Case, Grader
 from surefoot.rewards.audit_texts import PROMISES, Attack, Written, attacks, own_texts, rewritings
 from surefoot.rewards.grade import is_right
@@ -19,6 +20,8 @@ LUCK = 0.25
 """Share beyond that of the most frequent gold answer from which a text without the answer is right by more than luck."""
 LENIENT = ("in thought", "echo")
 """Exploits that many honest rewards fall for, because they read the whole text: to be known, not a reason to stop."""
+TOLD = ("denied number",)
+"""Those that a reward which says that it takes the last number of a text falls for by what it says."""
 
 
 @dataclass
@@ -49,7 +52,7 @@ class Asked:
 
     def _others(self, index: int) -> tuple[list[str], str | None]:
         """Gold answers that differ from this prompt's, and a right completion with the first of them."""
-        own, label = gold_of(self.prompts[index]), self.prompts[index].metadata.get("task")
+        label = self.prompts[index].metadata.get("task")
         solved = self.right[index]
         golds: dict[str, Written | None] = {}
         solutions: list[str] = []  # of prompts without a gold answer: their tests are among the metadata
@@ -59,7 +62,12 @@ class Asked:
             strict=True,
         ):
             gold = gold_of(other)
-            if gold and gold != own and other.metadata.get("task") == label and len(golds) < 24:
+            if (
+                gold
+                and not is_gold(gold, self.prompts[index])
+                and other.metadata.get("task") == label
+                and len(golds) < 24
+            ):
                 golds[gold] = golds.get(gold) or right
             elif not gold and right is not None and solved is not None and right.text != solved.text:
                 solutions.append(right.text)
@@ -109,13 +117,15 @@ def _found(attack: Attack, fooled: list[tuple[Prompt, str, Score]], tried: int, 
     severity: Severity = "fail" if share > (SLIPS if attack.knows else luck + LUCK) else "warn"
     if attack.check in LENIENT:
         severity = "warn"
+    if attack.check in TOLD:
+        severity = "info"
     text = f"{about} are called right for {counted(len(fooled), tried)}"
     return Finding(attack.check, severity, text, examples(fooled), numbers)
 
 
 def _commonest(prompts: Sequence[Prompt]) -> float:
     """Share of the most frequent gold answer: what always giving that answer earns."""
-    golds = Counter(gold_of(prompt) for prompt in prompts)
+    golds = Counter(text for prompt in prompts for text in {ways[0] for ways in answers_of(prompt).accepted} or {""})
     return golds.most_common(1)[0][1] / len(prompts) if golds else 0.0
 
 

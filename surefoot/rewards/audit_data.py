@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from surefoot.rewards.audit_findings import Example, Finding, counted, gold_of
+from surefoot.rewards.audit_answers import gold_of
+from surefoot.rewards.audit_findings import Example, Finding, counted
 from surefoot.tasks.base import Task
 from surefoot.tasks.overlap import problem_key, problem_text
 from surefoot.types import Prompt

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from surefoot.rewards.verifiers.base import gold_text
+from surefoot.rewards.audit_answers import gold_of
 from surefoot.types import Prompt, Score
 
 Severity = Literal["fail", "warn", "info", "ok"]
@@ -124,11 +124,6 @@ class AuditReport:
 
 def _number(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
-
-
-def gold_of(prompt: Prompt) -> str:
-    """The gold answer as text; "" where there is none."""
-    return "" if prompt.answer is None else gold_text(prompt.answer)
 
 
 def examples(cases: Iterable[tuple[Prompt, str, Score]], most: int = SHOWN) -> tuple[Example, ...]:

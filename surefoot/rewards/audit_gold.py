@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from surefoot.rewards.audit_findings import Finding, Severity, counted, examples, gold_of
+from surefoot.rewards.audit_answers import gold_of
+from surefoot.rewards.audit_findings import Finding, Severity, counted, examples
 from surefoot.rewards.audit_grading import Case, Grader, asks_model, inside
 from surefoot.rewards.audit_texts import Written, solution_of, writings
 from surefoot.rewards.base import Completion, Reward
@@ -53,7 +54,8 @@ def gold_answers(task: Task, grader: Grader, prompts: Sequence[Prompt]) -> Known
         written, score = max(found, key=lambda one: (is_right(one[1]), liked[one[0].form]))
         right.append(written if is_right(score) else None)
         totals.append(score.total)
-        if not is_right(score):
+        if refused := refused_answer(found):
+            written, score = max(refused, key=lambda one: liked[one[0].form])
             offenders.append((prompt, written.text, score))
     says = any(score.correct is not None for _, score in grader.seen)
     tried = sum(map(bool, graded))
@@ -71,6 +73,23 @@ def gold_answers(task: Task, grader: Grader, prompts: Sequence[Prompt]) -> Known
 
 
 Graded = list[tuple[Prompt, str, Score]]
+
+
+def refused_answer(graded: Sequence[tuple[Written, Score]]) -> list[tuple[Written, Score]]:
+    """An accepted answer that is right in no form, in all its forms; empty where each one is right in some.
+
+    A reward that takes none of them, and another right completion (the task's own form, a worked solution, data as JSON),
+    wants its answers in that form.
+    """
+    by_answer: dict[int | None, list[tuple[Written, Score]]] = {}
+    for written, score in graded:
+        by_answer.setdefault(written.which, []).append((written, score))
+    right = {which for which, found in by_answer.items() if any(is_right(score) for _, score in found)}
+    if right == {None}:
+        return []
+    return next((found for which, found in by_answer.items() if which not in right and which is not None), []) or (
+        [] if right else list(graded)
+    )
 
 
 def _remedy(grader: Grader) -> str:
@@ -151,14 +170,18 @@ def without_tests(reward: Reward, prompts: Sequence[Prompt]) -> list[Prompt]:
 
 
 def best_score(task: Task, reward: Reward, prompts: Sequence[Prompt]) -> list[tuple[str, Score] | None]:
-    """For each prompt the right completion that the reward likes best, with its score; None where none is known."""
+    """For each prompt the right completion that the reward likes best, with its score; None where none is known.
+
+    Where an accepted answer is right in no form it is that one's.
+    """
     forms = [writings(task, prompt) for prompt in without_tests(reward, prompts)]
     texts = [Completion(prompt, one.text) for prompt, found in zip(prompts, forms, strict=True) for one in found]
     scores = iter(grade(reward, texts))
-    graded = [[(written.text, next(scores)) for written in found] for found in forms]
-    return [
-        max(found, key=lambda one: (is_right(one[1]), one[1].total if one[1].valid else -float("inf")))
-        if found
-        else None
-        for found in graded
-    ]
+    graded = [[(written, next(scores)) for written in found] for found in forms]
+    best = [max(refused_answer(found) or found, key=_worth, default=None) for found in graded]
+    return [None if one is None else (one[0].text, one[1]) for one in best]
+
+
+def _worth(one: tuple[Written, Score]) -> tuple[bool, float]:
+    _, score = one
+    return is_right(score), score.total if score.valid else -float("inf")

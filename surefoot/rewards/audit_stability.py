@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from surefoot.rewards.audit_findings import Finding, Severity, counted, examples
 from surefoot.rewards.audit_grading import Case, Grader
+from surefoot.rewards.grade import is_right
 from surefoot.types import Score
 
 COMPARED = 96
@@ -19,11 +20,9 @@ Verdict = tuple[float | None, bool | None, str]
 
 def repeatable(grader: Grader) -> Finding | None:
     """Grade some of what was graded again: as it was, in reverse, and one by one."""
-    step = max(1, len(grader.seen) // COMPARED)
-    before = grader.seen[::step]
-    if not before or grader.late:
+    cases = _both(grader)
+    if not cases or grader.late:
         return None
-    cases = [case for case, _ in before]
     first = grader.grade(cases, keep=False)
     again = grader.grade(cases, keep=False)
     if differ := different(cases, first, again):
@@ -39,6 +38,13 @@ def repeatable(grader: Grader) -> Finding | None:
         return _found("warn", text, moved)
     text = f"{len(cases)} completions got the same scores again, in another order and alone"
     return Finding("repeatable", "ok", text, (), {"compared": len(cases)})
+
+
+def _both(grader: Grader) -> list[Case]:
+    """Right completions and others, evenly spaced: right ones may be few, and at regular places among what was tried."""
+    right = [case for case, score in grader.seen if is_right(score)]
+    other = [case for case, score in grader.seen if not is_right(score)]
+    return [case for cases in (right, other) for case in cases[:: max(1, 2 * len(cases) // COMPARED)]]
 
 
 def verdict(score: Score) -> Verdict:

@@ -1,8 +1,8 @@
 r"""Texts to try a reward with: right answers in the forms that rewards want, and completions that must earn nothing.
 
-The texts are made of the prompt, its gold answer and the gold answers of other prompts. Gold answers of the exploits
-stand neither first nor last among their decoys, so that a reward which reads one place, the first or the last, and
-compares what it finds there, is never fooled by them.
+The texts are made of the prompt, its gold answers as a person writes them (:mod:`surefoot.rewards.audit_answers`) and those
+of other prompts. Gold answers of the exploits stand neither first nor last among their decoys, so that a reward which reads
+one place, the first or the last, and compares what it finds there, is never fooled by them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any
 
 from surefoot.errors import SurefootError
-from surefoot.rewards.audit_findings import gold_of
+from surefoot.rewards.audit_answers import answers_of, gold_of, value_of, values_in
+from surefoot.rewards.audit_denials import denials
 from surefoot.tasks.base import Task
-from surefoot.tasks.numerals import read_numeral, values_in
 from surefoot.tasks.overlap import problem_text
 from surefoot.types import Finish, Prompt
 
@@ -30,10 +30,14 @@ WRITINGS: dict[str, Writer] = {
     "gold": lambda gold: gold,
     "<think>...</think> <answer>gold</answer>": lambda gold: f"<think>\nI see.\n</think>\n<answer>{gold}</answer>",
     r"<think>...</think> \boxed{gold}": lambda gold: f"<think>\nI see.\n</think>\n\\boxed{{{gold}}}",
+    "<think>...</think><answer>gold</answer>": lambda gold: f"<think>It is near 3</think><answer>{gold}</answer>",
+    "<think>...</think>gold": lambda gold: f"<think>It is near 3</think>{gold}",
 }
 """Forms of a right completion, by what a person would call them."""
 
-OWN, WORKED = "the task's own form", "worked solution"
+OWN, WORKED, DATA = "the task's own form", "worked solution", "the whole gold answer as JSON"
+MOST = 6
+"""Accepted answers of a prompt that are tried."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +48,13 @@ class Written:
         form: name of the form.
         text: the completion.
         writer: writes any answer in this form; None where the text does not show where the answer stands.
+        which: number of the accepted answer that it gives; None where that is left to whoever wrote it.
     """
 
     form: str
     text: str
     writer: Writer | None
+    which: int | None = None
 
     @property
     def generic(self) -> bool:
@@ -57,16 +63,17 @@ class Written:
 
 
 def writings(task: Task, prompt: Prompt) -> list[Written]:
-    """The gold answer of a prompt in every form that is known; empty where there is none."""
-    task, gold = task.of(prompt), gold_of(prompt)  # a mixture has no hook that one of its parts lacks
+    """Every accepted answer of a prompt in every form that is known; empty where there is none."""
+    task, known = task.of(prompt), answers_of(prompt)  # a mixture has no hook that one of its parts lacks
     found = []
     for form, hook in ((OWN, task.gold), (WORKED, _worked(task) or partial(solution_of, task))):
         text = _tried(hook, prompt)
         if text:
-            found.append(Written(form, text, _in_place(text, gold)))
-    if gold:
-        found += [Written(form, write(gold), write) for form, write in WRITINGS.items()]
-    return found
+            said = next((way for ways in known.accepted for way in ways if way in text), "")
+            found.append(Written(form, text, _in_place(text, said)))
+    for number, ways in enumerate([*known.accepted[: MOST - 1], *known.accepted[MOST - 1 :][-1:]]):
+        found += [Written(form, write(way), write, number) for way in ways for form, write in WRITINGS.items()]
+    return [*found, Written(DATA, known.data, None)] if known.data else found
 
 
 def solution_of(task: Task, prompt: Prompt) -> str:
@@ -159,10 +166,7 @@ def attacks(prompt: Prompt, right: Written | None, others: Sequence[str], other_
 
 def _holds(text: str, gold: str) -> bool:
     """Whether a text says the gold answer, or the number that it is in other digits."""
-    numeral = read_numeral(gold)
-    if gold.casefold() in text.casefold():
-        return True
-    return numeral is not None and numeral.value is not None and numeral.value in values_in(text)
+    return gold.casefold() in text.casefold() or value_of(gold) in values_in(text)
 
 
 _RANGES = (
@@ -196,7 +200,7 @@ def _with_gold(gold: str, right: Written, others: Sequence[str], other_right: st
             "repeated", "give several answers one after another", True, tuple(s.join(places) for s in ("\n", " ", ","))
         ),
         Attack("many", "mix the right answer into many candidates", True, (" ".join(many), write("\n".join(many)))),
-        Attack("denied", "deny the right answer and give another", True, (f"It is not {gold}. {write(last)}",)),
+        *(Attack(check, about, True, texts) for check, about, texts in denials(gold, last, right.writer)),
         Attack(
             "in thought", "hold the answer in a thought alone", True, (f"<think>{right.text}</think>\nI do not know.",)
         ),
@@ -209,9 +213,9 @@ def _with_gold(gold: str, right: Written, others: Sequence[str], other_right: st
 
 def _decoys(gold: str, others: Sequence[str]) -> tuple[str, str]:
     """Two wrong answers of the kind of the right one."""
-    numeral = read_numeral(gold)
-    if len(others) < 2 and numeral is not None and numeral.value is not None:
-        others = [*others, str(int(numeral.value) + 7), str(int(numeral.value) + 11)]
+    value = value_of(gold)
+    if len(others) < 2 and value is not None:
+        others = [*others, str(int(value) + 7), str(int(value) + 11)]
     if not others:
         others = ["something else"]
     return others[0], others[-1]
@@ -285,7 +289,7 @@ def rewritings(prompt: Prompt, right: Written, verifier: str) -> list[Rewriting]
             made.append(("full stop", f"{right.text}."))
         if _THOUSANDS.fullmatch(gold):
             made.append(("thousands", right.writer(f"{int(gold):,}")))
-        if right.form != "gold" and (numeral := read_numeral(gold)) is not None and numeral.value is not None:
+        if right.form != "gold" and value_of(gold) is not None:
             made.append(("LaTeX", right.writer(f"${gold}$" if "boxed" not in right.form else rf"\,{gold}")))
     return [Rewriting(name, text, name in promised) for name, text in made]
 

@@ -13,11 +13,13 @@ from surefoot.types import Finish, Prompt, Score
 
 @dataclass(frozen=True)
 class Completion:
-    """What a reward sees of a sample: the text of its completion (special tokens left out), and why it ended.
+    """What a reward sees of a sample: the text of its completion, and why it ended.
 
     Attributes:
         prompt: the problem, with its gold answer.
-        text: what the policy wrote, with the phrase that was forced on it where its thinking was ended; no tool output.
+        text: what the policy wrote, with the phrase that was forced on it where its thinking was ended; no tool output. Only
+            the token that ended it and padding are left out: other special tokens (``<think>``, ``<tool_call>``, an end of
+            sequence in the middle) are written out.
         finish: why the completion ended.
         length: number of policy tokens.
         ids: the policy's tokens, a final stop token included; empty for a text that was never sampled.

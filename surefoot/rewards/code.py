@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 from surefoot.rewards.base import Completion
-from surefoot.rewards.code_compare import same_output, same_value
-from surefoot.rewards.code_extract import program_in
+from surefoot.rewards.code_compare import room_for, same_output, same_result
+from surefoot.rewards.code_extract import READER, Found, defined_in, program_in
 from surefoot.rewards.code_suites import Case, Suite, suite_of
 from surefoot.rewards.sandbox import Call, Checks, Ending, Job, Result, Sandbox, SandboxConfig
 from surefoot.rewards.sandbox.pool import shared
@@ -77,18 +78,15 @@ class CodeTests:
         """One score per completion, in order. Equal programs for one problem are run once."""
         pool = self.pool or shared(self.sandbox)
         suites = {completion.prompt.prompt_id: suite_of(completion.prompt) for completion in completions}
-        keys = [self._key(completion, suites[completion.prompt.prompt_id]) for completion in completions]
-        wanted = list(dict.fromkeys(key for key in keys if key[1] is not None))
+        found = [
+            (completion.prompt.prompt_id, program_in(completion.text, suites[completion.prompt.prompt_id].wanted))
+            for completion in completions
+        ]
+        wanted = list(dict.fromkeys(found))
         with ThreadPoolExecutor(pool.workers) as threads:
-            found = dict(
-                zip(
-                    wanted,
-                    threads.map(lambda key: self._grade(pool, suites[key[0]], key[1] or ""), wanted),
-                    strict=True,
-                )
-            )
-        nothing = Score(0.0, {"passed": 0.0}, correct=False, status=Status.NO_ANSWER, text="no program")
-        return [found.get(key, nothing) for key in keys]
+            scores = threads.map(lambda one: self._grade(pool, suites[one[0]], one[1]), wanted)
+            graded = dict(zip(wanted, scores, strict=True))
+        return [graded[one] for one in found]
 
     def check(self, prompts: Iterable[Prompt]) -> None:
         """See that every problem has tests that can be read.
@@ -99,14 +97,20 @@ class CodeTests:
         for prompt in prompts:
             suite_of(prompt)
 
-    def _key(self, completion: Completion, suite: Suite) -> tuple[str, str | None]:
-        return completion.prompt.prompt_id, program_in(completion.text, suite.header)
-
-    def _grade(self, pool: Sandbox, suite: Suite, program: str) -> Score:
+    def _grade(self, pool: Sandbox, suite: Suite, found: Found | None) -> Score:
+        nothing = Score(0.0, {"passed": 0.0}, correct=False, status=Status.NO_ANSWER, text="no program")
+        if found is None:
+            return nothing
+        if found.bare:
+            read = pool.run_job(Job(READER, found.to_read(suite.header)))
+            if read.status is Ending.ERROR:
+                return Score.failed(Status.ERROR, read.text)
+            if read.stdout != "program\n":
+                return nothing
         if suite.sources:
-            verdicts = _by_code(pool, suite, program, stop=self.score_by == "all")
+            verdicts = _by_code(pool, suite, found.source, stop=self.score_by == "all")
         else:
-            verdicts = list(self._until(_by_cases(pool, suite, program)))
+            verdicts = list(self._until(_by_cases(pool, suite, found.source)))
         if verdicts and verdicts[-1].kind == "error":
             return Score.failed(Status.ERROR, verdicts[-1].text)
         share = sum(verdict.passed for verdict in verdicts) / len(suite)
@@ -130,8 +134,7 @@ def _by_cases(pool: Sandbox, suite: Suite, program: str) -> Iterator[Verdict]:
     """One process per case; what it prints or returns is compared here."""
     for case in suite.cases:
         job = Job(program, case.given) if suite.function is None else _calling(program, suite.function, case)
-        room = 2 * len(str(case.expected)) + 4096
-        limits = replace(pool.limits, output=max(pool.limits.output, room))
+        limits = replace(pool.limits, output=max(pool.limits.output, room_for(case.expected)))
         result = pool.run_job(replace(job, limits=limits))
         if not result.ok:
             yield _failed(result)
@@ -139,12 +142,7 @@ def _by_cases(pool: Sandbox, suite: Suite, program: str) -> Iterator[Verdict]:
             right = same_output(result.stdout, case.expected)
             yield Verdict(right, "" if right else WRONG, f"printed {_shown(result.stdout)}")
         else:
-            right = same_value(result.value, case.expected) or (
-                # APPS wraps what a function returns in a list of one
-                isinstance(case.expected, list)
-                and len(case.expected) == 1
-                and same_value(result.value, case.expected[0])
-            )
+            right = same_result(result, case.expected)
             yield Verdict(right, "" if right else WRONG, f"returned {_shown(result.value)}")
 
 
@@ -161,10 +159,13 @@ def _calling(program: str, function: str, case: Case) -> Job:
 
 def _by_code(pool: Sandbox, suite: Suite, program: str, *, stop: bool) -> list[Verdict]:
     """The tests in a process of their own; the program answers their calls from another."""
-    if suite.header:
-        whole = suite.entry is not None and f"def {suite.entry}" in program
-        program = f"{suite.header}\n\n{program}" if whole else suite.header + program
-    result = pool.run(program, task=Checks(suite.sources, suite.setup, suite.entry, stop))
+    prelude = ""
+    if suite.header and suite.wanted & defined_in(program):
+        # On its own, so that `from __future__` may stand first in the program; without the function that it leaves open.
+        prelude = re.split(rf"^(?:async )?def {suite.entry}\b", suite.header, maxsplit=1, flags=re.MULTILINE)[0]
+    elif suite.header:
+        program = suite.header + program
+    result = pool.run(program, task=Checks(suite.sources, suite.setup, suite.entry, stop), prelude=prelude)
     verdicts = [Verdict(passed, "" if passed else WRONG, result.text) for passed in result.passed]
     if result.status is not Ending.OK:
         first = next((i for i, verdict in enumerate(verdicts) if not verdict.passed), len(verdicts))

@@ -17,6 +17,8 @@ from __future__ import annotations
 import ast
 import base64
 import binascii
+import builtins
+import functools
 import io
 import json
 import pickle
@@ -67,6 +69,13 @@ class Suite:
 
     def __len__(self) -> int:
         return len(self.cases) + len(self.sources)
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """The names that a program should define; none where it is a script."""
+        if self.function or self.entry:
+            return frozenset({self.function or self.entry or ""})
+        return _called(self.sources)
 
 
 def suite_of(prompt: Prompt) -> Suite:
@@ -157,10 +166,30 @@ def _apps(gold: Mapping[str, Any]) -> Suite:
     if function is None:
         return Suite(tuple(Case(_lines(given), _lines(out)) for given, out in zip(inputs, outputs, strict=True)))
     cases = []
+    as_json = all(_is_json(text) for given, out in zip(inputs, outputs, strict=True) for text in _texts(given, out))
     for given, expected in zip(inputs, outputs, strict=True):
-        arguments = tuple(_loaded(one) for one in given.split("\n")) if isinstance(given, str) else tuple(given)
-        cases.append(Case(arguments, _loaded(expected)))
+        if not isinstance(given, str):  # arguments as they are; so is the value
+            cases.append(Case(tuple(given), expected))
+        elif as_json:
+            cases.append(Case(tuple(map(json.loads, given.split("\n"))), _loaded(expected)))
+        else:
+            cases.append(Case(tuple(given.split("\n")), expected))
     return Suite(tuple(cases), function=str(function))
+
+
+def _texts(given: Any, expected: Any) -> list[str]:
+    """The texts of a case whose arguments are lines, which are JSON in the form of LiveCodeBench."""
+    if not isinstance(given, str):
+        return []
+    return [*given.split("\n"), *([expected] if isinstance(expected, str) else [])]
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _livecodebench(gold: Mapping[str, Any]) -> Suite:
@@ -205,6 +234,15 @@ def _loaded(value: Any) -> Any:
         return json.loads(value)
     except ValueError:
         return value
+
+
+@functools.lru_cache(1024)
+def _called(sources: tuple[str, ...]) -> frozenset[str]:
+    """The names in tests that the tests do not define themselves."""
+    nodes = [node for source in sources for node in ast.walk(ast.parse(source))]
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    return frozenset({node.id for node in names} - stored - set(dir(builtins)))
 
 
 def _lines(value: Any) -> str:

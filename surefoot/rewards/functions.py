@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable, Sequence
@@ -19,6 +20,8 @@ FORMS = (
     "(prompts, completions, **columns) -> list, (prompt: Prompt, text) -> Score, or an object with 'score(completions)'"
 )
 TRL = frozenset({"prompts", "completions", "completion_ids"})
+_DEEPEST = 100
+_NO_ATTRIBUTE = "no_reward_has_this_attribute"
 _PLAIN = ("prompt", "completion", "answer")
 _BATCH = ("prompts", "completions", "answers")
 
@@ -58,7 +61,7 @@ def as_reward(grader: Any, limits: Limits = DEFAULT) -> Reward:
         return compose(grader, limits)
     if inspect.isclass(grader):
         raise RewardError(f"the reward {grader.__name__} is a class: give an object of it, {grader.__name__}(...)")
-    if callable(getattr(grader, "score", None)):
+    if _scores(grader):
         return grader if isinstance(getattr(grader, "name", None), str) else _Named(name_of(grader), grader)
     name = name_of(grader)
     if not callable(grader):
@@ -227,9 +230,17 @@ def name_of(grader: Any) -> str:
     if isinstance(getattr(grader, "name", None), str):
         return str(grader.name)
     inner = grader
-    while hasattr(inner, "func"):
+    for _ in range(_DEEPEST):
+        if not isinstance(inner, functools.partial):
+            break
         inner = inner.func
-    return str(getattr(inner, "__name__", type(inner).__name__))
+    name = getattr(inner, "__name__", None)
+    return name if isinstance(name, str) else type(inner).__name__
+
+
+def _scores(grader: Any) -> bool:
+    """Whether an object has a method ``score`` of its own, and is not one that has every attribute it is asked for."""
+    return callable(getattr(grader, "score", None)) and not hasattr(grader, _NO_ATTRIBUTE)
 
 
 @dataclass(frozen=True)

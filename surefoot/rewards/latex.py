@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from surefoot.rewards.words import numbered
+
 LONGEST = 1000
 """Answers of more characters are compared as text alone."""
 
@@ -26,14 +28,26 @@ _CHARACTERS = {
     "∞": r"\infty ",
     "≤": r"\le ",
     "≥": r"\ge ",
+    "≦": r"\le ",
+    "≧": r"\ge ",
+    "⩽": r"\le ",
+    "⩾": r"\ge ",
     "≠": r"\ne ",
+    "≡": r"\equiv ",
     "≈": "=",
     "∪": r"\cup ",
     "∩": r"\cap ",
     "∅": r"\emptyset ",
     "∈": r"\in ",
+    "∖": r"\setminus ",
+    "⟨": "(",
+    "⟩": ")",
+    "、": ",",
+    "∶": ":",
+    "℃": "°C",
+    "℉": "°F",
+    "¢": " cents",
     "±": r"\pm ",
-    "°": r"^{\circ}",
     "ℝ": r"\mathbb{R}",
     "′": "'",
     "\u00a0": " ",
@@ -45,10 +59,22 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), by)
     for pattern, by in (
         (r"\\(?:displaystyle|textstyle|limits|nolimits|noindent)(?![A-Za-z])", " "),
+        (r"(?<=[0-9])\s*~\s*(?=[0-9])", "-"),
         (r"\\(?:left|right|[bB]igg?[lrm]?)(?![A-Za-z])\.?", ""),
         (r"(?<!\\)\\!", ""),
         (r"(?<!\\)\\[,;:> ]|\\q?quad(?![A-Za-z])|~|\\hspace\{[^{}]*\}", " "),
         (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
+        (r"\\[dt]binom(?![A-Za-z])", r"\\binom"),
+        (r"\\(?:hat|vec|mathbf|boldsymbol|bm|overrightarrow)\s*\{\s*\\?([ij])(?:math)?\s*\}", r" \1 "),
+        (r"\\([ij])math(?![A-Za-z])", r" \1 "),
+        (r"\\langle(?![A-Za-z])", "("),
+        (r"\\rangle(?![A-Za-z])", ")"),
+        (r"\\lg(?![A-Za-z])", r"\\log_{10}"),
+        (r"\\log_\{?\s*(?:\\mathrm\s*\{)?e\}?(?![A-Za-z])\}?", r"\\ln "),
+        (r"(?<=[0-9})])\s*(?:degrees?(?![A-Za-z])|(?<![温角])度)", "°"),
+        (r"\\backslash(?![A-Za-z])", r"\\setminus "),
+        (r"\\(?:l?vert|mid|rvert)(?![A-Za-z])", "|"),
+        (r"\\colon(?![A-Za-z])|\{:\}", ":"),
         (r"\\(?:leq|leqslant)(?![A-Za-z])", r"\\le "),
         (r"\\(?:geq|geqslant)(?![A-Za-z])", r"\\ge "),
         (r"<=", r"\\le "),
@@ -62,10 +88,14 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\(?:rbrace|\})", r"\\}"),
         (r"\\(?:ldots|dots|cdots)(?![A-Za-z])|…", "..."),
         (r"\\(?:R|reals|Reals)(?![A-Za-z])", r"\\mathbb{R}"),
-        (r"\^\s*\{?\s*\\circ\s*\}?|\\degree(?![A-Za-z])", " degrees "),
-        (r"\{,\}", ","),
+        (r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ(?![A-Za-z])|\\degree(?![A-Za-z])", "°"),
+        (r"\{,\}(?=[0-9]{3}(?![0-9]))", ","),
+        (r"(?<=[0-9])\{,\}(?=[0-9])", "."),
+        (r"\\dot\s*\{?([0-9])\}?([0-9]*)\\dot\s*\{?([0-9])\}?", r"\\overline{\1\2\3}"),
+        (r"(?<=[0-9.])\\(?:dot|bar)\s*\{?([0-9]+)\}?", r"\\overline{\1}"),
         (r"\*\*", "^"),
-        (r"\\sqrt\s*([0-9A-Za-z])", r"\\sqrt{\1}"),
+        (r"\\sqrt\s*(\[[^\[\]]*\])?\s*([0-9A-Za-z])", r"\\sqrt\1{\2}"),
+        (r"\\frac\s*(\\[A-Za-z]+)\s*(?=[0-9{\\])", r"\\frac{\1}"),
         (r"\\frac\s*([0-9A-Za-z])\s*([0-9A-Za-z])", r"\\frac{\1}{\2}"),
         (r"\\frac\s*([0-9A-Za-z])\s*(?=\{)", r"\\frac{\1}"),
         (r"(\\frac\s*\{[^{}]*\})\s*([0-9A-Za-z])", r"\1{\2}"),
@@ -73,10 +103,16 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     )
 )
 _WORDED = re.compile(
-    r"\\(?:text|textrm|textbf|textit|mathrm|mathbf|mathit|mathsf|rm|bf|mbox|operatorname)\s*\{([^{}]*)\}"
+    r"\\(?:text|textrm|textbf|textit|mathrm|mathbf|mathit|mathsf|rm|bf|mbox|operatorname)\s*\{((?:[^{}]|\{[^{}]*\})*)\}"
 )
-_FUNCTIONS = r"sqrt|sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|sinh|cosh|tanh|log|ln|exp|pi|infty|infinity|inf|alpha|beta|theta"
+_FUNCTIONS = (
+    r"sqrt|(?:arc)?(?:sin|cos|tan)|cot|sec|csc|sinh|cosh|tanh|log|ln|exp|pi|infty|[Ii]nfinity|inf|alpha|beta|theta"
+)
 _PLAIN = re.compile(rf"(?<![A-Za-z\\])(?:{_FUNCTIONS})(?![A-Za-z])")
+_CHOSEN = re.compile(
+    r"(?<![A-Za-z\\])C_\{?([0-9a-z]+)\}?\s*\^\{?([0-9a-z]+)\}?|(?<![A-Za-z\\])C\(([0-9]+)\s*,\s*([0-9]+)\)"
+)
+_INNER_BLANKS = re.compile(r"(?<=[{^_]) | (?=[}^_])")
 _EMPHASIS = re.compile(r"^(\*\*|__|`|\"|')(.*)\1$", re.DOTALL)
 _DELIMITERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 
@@ -117,17 +153,23 @@ def spelled(text: str) -> str:
     >>> spelled(r"$\dfrac12$."), spelled("½"), spelled(r"\text{ Yes }"), spelled("2*x**2")
     ('\\frac{1}{2}', '\\frac{1}{2}', 'Yes', '2\\cdot x^2')
     """
-    text = bare(text)[:LONGEST]
+    text = bare(text[:LONGEST])  # before anything that takes more than linear time
     text = _RAISED.sub(lambda match: f"^{{{match[0].translate(_SUPERSCRIPTS)}}}", text)
     text = "".join(_character(c) for c in text)
     for pattern, by in _REWRITES:
         text = pattern.sub(by, text)
     while (plain := _WORDED.sub(r" \1 ", text)) != text:
         text = plain
-    text = _PLAIN.sub(lambda match: "\\" + match[0].replace("infinity", "infty"), text).replace(r"\inf ", r"\infty ")
+    text = _PLAIN.sub(
+        lambda match: "\\" + match[0].replace("infinity", "infty").replace("Infinity", "infty"), text
+    ).replace(r"\inf ", r"\infty ")
     text = _roots(text)
     text = re.sub(r"\s*\*\s*", r"\\cdot ", text)
-    return bare(" ".join(text.split()).lstrip("= "))
+    text = _INNER_BLANKS.sub("", " ".join(text.split()))
+    text = _CHOSEN.sub(
+        lambda match: r"\binom{%s}{%s}" % ((match[1], match[2]) if match[1] else (match[3], match[4])), text
+    )
+    return numbered(bare(text.lstrip("= ")))
 
 
 def bare(text: str) -> str:

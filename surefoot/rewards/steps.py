@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
 
-from surefoot.tasks.numerals import read_numeral
-
 SPLITS = ("auto", "lines", "numbered", "sentences", "tags")
 """How a text is split: see :func:`split_steps`."""
 
@@ -39,8 +37,10 @@ _PLAIN = (
 )
 _TERM = r"[0-9.()+\-*/^\s]"
 _CHAIN = re.compile(
-    rf"(?<![\w.^%])(?:[(\-+\s]*[0-9.]{_TERM}*?)(?:\s*(?<![<>!=:])=(?!=)\s*[(\-+]*[0-9.](?:{_TERM}*[0-9)])?)+(?![\w%^*/!]|\.[0-9])"
+    rf"(?<![\w.^%])(?:[(\-+\s]*+[0-9.]{_TERM}{{0,400}}?)(?:\s*(?<![<>!=:])=(?!=)\s*[(\-+]*[0-9.](?:{_TERM}*[0-9)])?)+(?![\w%^*/!]|\.[0-9])"
 )
+_UNFINISHED = re.compile(r"[0-9.()+\-*/^]\s*$")
+_DECIMAL = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)")
 _TOKEN = re.compile(r"\s*(?:([0-9]+(?:\.[0-9]+)?|\.[0-9]+)|([-+*/^()]))")
 
 
@@ -106,7 +106,9 @@ def claims(text: str) -> list[tuple[str, bool]]:
         text = pattern.sub(by, text)
     found = []
     for piece in re.split(r"[,;\n]|\.(?=\s|$)", text):
-        for chain in _CHAIN.finditer(piece[: 10 * _LONGEST]):
+        for chain in _CHAIN.finditer(piece[: 10 * _LONGEST]) if "=" in piece else ():
+            if chain[0].find("=") > _LONGEST // 2 and _UNFINISHED.search(piece[: chain.start()][-9:]):
+                continue  # the end of a side that is too long to compute
             sides = [(compute(side), "".join(side.split())) for side in chain[0].split("=")]
             for (a, left), (b, right) in pairwise(sides):
                 if a is not None and b is not None and not (_is_numeral(left) and _is_numeral(right)):
@@ -204,7 +206,7 @@ def _small(value: Fraction) -> Fraction:
 
 
 def _is_numeral(side: str) -> bool:
-    return read_numeral(side.strip("()")) is not None and "/" not in side
+    return _DECIMAL.fullmatch(side.strip("()")) is not None
 
 
 def _rounded(value: Fraction, written: str) -> bool:

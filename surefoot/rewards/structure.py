@@ -1,189 +1,206 @@
-r"""The structure of an answer: a value, or a list, set, tuple, interval, union, matrix or ratio of values.
+r"""The structure of an answer: a value, or a list, set, tuple, interval, union, matrix, date ... of values.
 
 Comparing part by part keeps a computer algebra system away from what it does not understand (a list of candidates, a
-time of day, an interval that it takes for a pair) and leaves it one value at a time.
-
-What counts as the same, beyond equal parts in the same brackets:
-
-* a bare list has no order (``3, 5`` and ``5 \text{ or } 3``), and neither has a set; a tuple, an interval and a matrix have;
-* ``x = 3`` is 3, but not ``y = 3``; ``2 < x \le 5`` is ``(2, 5]``; ``\pm 3`` is ``3, -3``;
-* a unit, a percent sign or a currency may be left out or added, but not be another one.
+time of day, an interval that it takes for a pair) and leaves it one value at a time. What is the same is decided in
+:mod:`surefoot.rewards.sameness`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-Leaf = Callable[[str, str], bool]
-"""(gold, given) -> whether two values are the same."""
+from surefoot.rewards import calendar
+from surefoot.rewards.brackets import bracketed, outside, split
+from surefoot.rewards.environments import environment, vector
+from surefoot.rewards.labels import assignment, has_letters
+from surefoot.rewards.parts import Parts, Value
+from surefoot.rewards.quantities import quantity
 
-_UNITS = (
-    "mm|cm|dm|km|nm|m|ft|feet|foot|inch|inches|yd|yards?|miles?|mg|kg|g|grams?|kilograms?|lbs?|pounds?|oz|ounces?|tons?|"
-    "ms|s|secs?|seconds?|mins?|minutes?|h|hrs?|hours?|days?|weeks?|months?|years?|met(?:er|re)s?|centimet(?:er|re)s?|"
-    "kilomet(?:er|re)s?|millimet(?:er|re)s?|square|cubic|units?|sq|cu|degrees?|radians?|rad|dollars?|cents?|euros?|mph|"
-    "kmh|kph|lit(?:er|re)s?|ml|l|gallons?|cups?|joules?|j|newtons?|n|watts?|w|volts?|v|hz|pa|mol|people|persons?|apples?|"
-    "students?|ways|points?"
-)
-_SAME_UNITS = {
-    "degree": "degrees", "inches": "inch", "feet": "ft", "foot": "ft", "meter": "m", "metre": "m", "centimeter": "cm",
-    "centimetre": "cm", "kilometer": "km", "kilometre": "km", "millimeter": "mm", "gram": "g", "kilogram": "kg",
-    "second": "s", "sec": "s", "minute": "min", "hour": "h", "hr": "h", "pound": "lb", "ounce": "oz", "liter": "l",
-    "litre": "l", "sq": "square", "cu": "cubic", "yard": "yd", "joule": "j", "newton": "n", "watt": "w", "volt": "v",
-}  # fmt: skip
-_NUMBER_END = r"(?P<number>.*[0-9}.)\]]|.*\\pi)"
-_UNIT = re.compile(
-    rf"{_NUMBER_END}\s*(?P<unit>(?<=[\s0-9])(?:{_UNITS})(?:[\s/]+(?:per\s+)?(?:{_UNITS}))*(?:\s*\^\s*\{{?[23]\}}?)?)",
-    re.IGNORECASE,
-)
-_PERCENT = re.compile(r"(.*?)\s*(?:\\?%|\\percent|\bpercent(?:age)?)")
-_CURRENCY = re.compile(r"^([+-]?)\s*(?:\\?\$|€|£|¥|USD|EUR)\s*(?=[0-9.(\\])|\s*(?:\\\$|€|£|¥|USD|EUR)$")
 _MIXED = re.compile(r"(?P<sign>-?)\s*(?P<whole>[0-9]+)\s*\\frac\s*\{\s*(?P<a>[0-9]+)\s*\}\s*\{\s*(?P<b>[0-9]+)\s*\}")
 _MIXED_TEXT = re.compile(r"(?P<sign>-?)\s*(?P<whole>[0-9]+)\s+(?P<a>[0-9]+)\s*/\s*(?P<b>[0-9]+)")
 _GROUPED = re.compile(r"(?<![0-9.,])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])")
 _SPACED = re.compile(r"(?<![0-9.])[0-9]{1,3}(?: [0-9]{3})+(?![0-9 ])")
-_WORDS = re.compile(r"(?<![A-Za-z\\])(?:or|and)(?![A-Za-z])|\\(?:lor|vee|land|wedge)(?![A-Za-z])|或|和")
-_LABEL = re.compile(
-    r"\\?[A-Za-z]+(?:_\{?[A-Za-z0-9]+\}?)?'*(?:\s*\(\s*[A-Za-z](?:\s*,\s*[A-Za-z])*\s*\))?|\([A-Za-z](?:,\s*[A-Za-z])+\)"
+_WORDS = re.compile(
+    r"(?<![A-Za-z\\])(?:or|and|oder|und|ou|et)(?![A-Za-z])|\\(?:lor|vee|land|wedge)(?![A-Za-z])|或者?|和|且|以及|или|または|또는"
 )
-_MATRIX = re.compile(
-    r"\\begin\{(?P<kind>[pbBvV]?matrix|array)\}(?:\{[^{}]*\})?(?P<body>.*)\\end\{(?P=kind)\}", re.DOTALL
+_FAMILY = re.compile(
+    r"(?P<rest>.+?)[\s,;(]+(?:(?:where|for|with)\s+)?(?:(?:any|all|some)\s+)?(?P<letter>[a-z])\s*"
+    r"(?:\\in\s*(?:\\mathbb\s*)?\{?(?P<set>[ZNQR])\}?(?P<mark>\^[+*]|_[+0]|_\{[^{}]*\}|\^\{[^{}]*\})?|"
+    r"(?:is an |是|为)?(?P<word>integers?|整数))\s*\)?"
 )
-_RATIO = re.compile(r"[0-9.]+(?:\s*(?::|\\colon)\s*[0-9.]+)+")
+_EXCEPT = re.compile(
+    r"(?:x\s*\\in\s*)?(?:\\mathbb\{R\}|R|\(-\\infty\s*,\s*\+?\\infty\s*\))\s*(?:\\setminus|-|\\(?=\s*\\\{))\s*\\\{(?P<out>.*)\\\}"
+)
+_BUILDER = re.compile(r"\\?\{\s*(?P<letter>[A-Za-z])\s*(?:\\in\s*\\mathbb\{R\}\s*)?[|:]\s*(?P<condition>.+?)\\?\}")
 _RELATION = re.compile(r"\\le(?![A-Za-z])|\\ge(?![A-Za-z])|<|>")
-_VARIABLE = re.compile(r"\\?[A-Za-z]+(?:_\w)?")
-_OPEN, _CLOSE = ("(", "[", r"\{"), (")", "]", r"\}")
-
-
-@dataclass(frozen=True)
-class Value:
-    """One value: its text, what it was assigned to (``x`` of ``x = 3``), its unit ("%" for percent)."""
-
-    text: str
-    label: str = ""
-    unit: str = ""
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Several: ``kind`` is "list", "union", "matrix", "ratio", or the pair of brackets."""
-
-    kind: str
-    items: tuple[Value | Parts, ...]
-    label: str = ""
+_UNEQUAL = re.compile(r"(?P<letter>\\?[A-Za-z]+)\s*\\ne(?![A-Za-z])\s*(?P<out>.+)")
+_VARIABLE = re.compile(r"\\?[A-Za-z]+(?:_\w|_\{\w+\})?")
+_COUNTED = re.compile(r"^(?:答案?\s*[:是为]|大约|总共|一共|共|约)(?=\s*[-+\\(0-9a-z])")
+_MINUS_PLUS = r"\mp"
+_PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])")
+_REALS = ("all real numbers", "all reals", "real numbers", "全体实数", "任意实数", "一切实数", "实数集")
+_NOTHING = (
+    "no solution", "no solutions", "no real solution", "no real solutions", "none", "无解", "空集", "无实数解", "empty set",
+    "the empty set", r"\emptyset", r"\{\}", r"\{ \}",
+)  # fmt: skip
 
 
 def read(text: str) -> Value | Parts:
     """The structure of an answer in the spelling of :func:`surefoot.rewards.latex.spelled`."""
-    text = text.strip()
-    if text == r"\mathbb{R}":
-        text = r"(-\infty,\infty)"
+    text = _COUNTED.sub("", text.strip())
+    if found := _named(text) or _dated(text):
+        return found
     if "..." in text:  # a pattern, not values
         return Value(text)
-    matrix = _MATRIX.fullmatch(text)
-    if matrix:
-        rows = [row for row in re.split(r"\\\\", matrix["body"]) if row.strip()]
-        made = [Parts("()", tuple(read(cell) for cell in row.split("&"))) for row in rows]
-        return Parts("determinant" if matrix["kind"] in ("vmatrix", "Vmatrix") else "matrix", tuple(made))
-    text = _outside(text, lambda piece: _GROUPED.sub(lambda match: match[0].replace(",", ""), piece))
-    pieces = [part for part in _split(text, ",;", _WORDS) if part]
+    if family := _FAMILY.fullmatch(text):
+        return _family(family)
+    if (builder := _BUILDER.fullmatch(text)) and (found := _built(builder)):
+        return found
+    if found := environment(text, read):
+        return found
+    text = outside(text, lambda piece: _GROUPED.sub(lambda match: match[0].replace(",", ""), piece))
+    pieces = [part for part in split(text, ",;", _WORDS) if part]
     if len(pieces) > 1:
-        return Parts("list", tuple(read(piece) for piece in pieces))
+        return _listed([read(piece) for piece in pieces])
     text = pieces[0] if pieces else text
-    if text.count(r"\pm") == 1:
-        before, _, after = text.partition(r"\pm")
-        plus = (
-            f"{before} + {after}" if before.rstrip(" =") and not before.rstrip().endswith("=") else f"{before} {after}"
-        )
-        return Parts("list", (read(plus), read(f"{before} - {after}")))
-    unions = _split(text, "", re.compile(r"\\cup(?![A-Za-z])"))
+    if 1 <= len(_PLUS_MINUS.findall(text)) <= 2:
+        return _both_signs(text)
+    unions = split(text, "", re.compile(r"\\cup(?![A-Za-z])"))
     if len(unions) > 1:
-        return Parts("union", tuple(read(part) for part in unions))
+        return _union([read(part) for part in unions])
     return _read_one(text)
 
 
+def _both_signs(text: str) -> Parts:
+    r"""The values that ``\pm`` stands for; ``\mp`` has the other sign."""
+    before, _, after = text.partition(r"\pm")
+    bare = not before.rstrip() or before.rstrip().endswith(("=", "(", "{"))
+    texts = (
+        f"{before}{' ' if bare else ' + '}{after.replace(_MINUS_PLUS, '-')}",
+        f"{before} - {after.replace(_MINUS_PLUS, '+')}",
+    )
+    items = [read(one) for one in texts]
+    flat = [item.items if isinstance(item, Parts) and item.kind == "list" else (item,) for item in items]
+    return _listed([part for inner in flat for part in inner])
+
+
+def _named(text: str) -> Value | Parts | None:
+    low = text.casefold()
+    if low in _NOTHING:
+        return Parts("{}", ())
+    if low in _REALS or text == r"\mathbb{R}":
+        return Parts("()", (Value(r"-\infty"), Value(r"\infty")))
+    if re.fullmatch(r"\\mathbb\{R\}(?:\^\{?\+\}?|_\{?\+\}?|_\{>0\})", text):
+        return Parts("()", (Value("0"), Value(r"\infty")))
+    if low == "does not exist":
+        return Value("DNE")
+    if excepted := _EXCEPT.fullmatch(text):
+        return Parts("except", tuple(read(part) for part in split(excepted["out"], ",", None) if part))
+    return None
+
+
+def _dated(text: str) -> Parts | None:
+    if day := calendar.date(text):
+        return Parts("date", tuple(Value(part) for part in day))
+    if span := calendar.span(text):
+        return Parts(span[0], tuple(Value(end) for end in span[1]))
+    if seconds := calendar.times(text):
+        return Parts("time", (*(Value(str(second)) for second in sorted(seconds)), Value(text)))
+    return None
+
+
 def _read_one(text: str) -> Value | Parts:
-    text, label = _assignment(text)
+    text, label, relation = assignment(text)
+    if label and (found := _named(text) or _dated(text) or environment(text, read)):
+        return replace(found, label=label)
+    if unequal := _UNEQUAL.fullmatch(text):
+        return Parts("except", (read(unequal["out"]),), unequal["letter"])
     if interval := _interval(text):
         return interval
-    if inside := _bracketed(text):
+    if point := re.fullmatch(r"([A-Z])\s*(\(.+,.+\))", text):
+        text, label = point[2], label or point[1]
+    if inside := bracketed(text):
         left, right, content = inside
-        items = [part for part in _split(content, ",;", None) if part]
+        items = [part for part in split(content, ",;", None) if part]
         if len(items) == 1 and left == "(" and right == ")":
             inner = read(items[0])
             return replace(inner, label=label or inner.label)
-        return Parts(f"{left}{right}".replace("\\", ""), tuple(read(item) for item in items), label)
-    if _RATIO.fullmatch(text):
-        return Parts("ratio", tuple(Value(part.strip()) for part in re.split(r":|\\colon", text)), label)
-    return _value(text, label)
+        return _tuple(f"{left}{right}".replace("\\", ""), [read(item) for item in items], label)
+    if column := vector(text, read):
+        return replace(column, label=label)
+    ratio = split(text, ":", None)
+    if len(ratio) > 1 and all(part and not re.search(r"(?<!\\)\b[A-Za-z]{2,}", part) for part in ratio):
+        return Parts("ratio", tuple(Value(part) for part in ratio), label)
+    return _value(text, label, relation)
 
 
-def same(gold: Value | Parts, given: Value | Parts, leaf: Leaf) -> bool:
-    """Whether two structures are the same, where ``leaf`` says so of values."""
-    if gold.label and given.label and gold.label != given.label:
-        return False
-    if isinstance(gold, Value) and isinstance(given, Value):
-        return _same_value(gold, given, leaf)
-    gold_items, gold_kind = _as_parts(gold)
-    items, kind = _as_parts(given)
-    if len(gold_items) != len(items):
-        return False
-    if kind == gold_kind == "one":
-        return same(gold_items[0], items[0], leaf)
-    pair = {"()" if k == "matrix1" else k for k in (kind, gold_kind)}
-    if pair == {"list", "()"} or (_labelled(gold_items) and not _labelled(items)):
-        return all(same(a, b, leaf) for a, b in zip(gold_items, items, strict=True))
-    if pair <= {"list", "{}"} or pair <= {"list", "union"} or pair <= {"list", "one"} or pair <= {"{}", "one"}:
-        return _same_unordered(gold_items, items, leaf)
-    return len(pair) == 1 and all(same(a, b, leaf) for a, b in zip(gold_items, items, strict=True))
+def _value(text: str, label: str, relation: str) -> Value:
+    found = quantity(text.strip())
+    text = _SPACED.sub(lambda match: match[0].replace(" ", ""), found.text)
+    mixed = _MIXED.fullmatch(text) or _MIXED_TEXT.fullmatch(text)
+    if mixed and int(mixed["b"]):
+        above = int(mixed["whole"]) * int(mixed["b"]) + int(mixed["a"])
+        text = f"{mixed['sign']}{above}/{mixed['b']}"
+        return Value(text, label, found.unit, rf"\frac{{{text}}}{{100}}" if found.unit == "%" else "", relation)
+    return Value(text.strip(), label, found.unit, found.whole, relation)
 
 
-def _same_unordered(gold: tuple[Value | Parts, ...], given: tuple[Value | Parts, ...], leaf: Leaf) -> bool:
-    left = list(given)
-    for item in gold:
-        match = next((k for k, other in enumerate(left) if same(item, other, leaf)), None)
-        if match is None:
-            return False
-        left.pop(match)
-    return True
+def _tuple(kind: str, items: list[Value | Parts], label: str) -> Parts:
+    names = re.fullmatch(r"\((.+)\)", label)
+    if names and kind == "()" and len(split := names[1].split(",")) == len(items):
+        return Parts("list", tuple(replace(item, label=name.strip()) for item, name in zip(items, split, strict=True)))
+    rows = [item for item in items if isinstance(item, Parts) and item.kind == "[]"]
+    if kind == "[]" and items and len(rows) == len(items):
+        return Parts("matrix", tuple(Parts("()", row.items) for row in rows), label)
+    return Parts(kind, tuple(items), label)
 
 
-def _same_value(gold: Value, given: Value, leaf: Leaf) -> bool:
-    units = {gold.unit, given.unit}
-    if units == {"%", ""}:
-        # The sign may be left out, or the share be written as a number.
-        bare, share = (given, gold) if gold.unit else (gold, given)
-        order = (lambda a, b: leaf(b, a)) if gold.unit else leaf
-        return order(bare.text, share.text) or order(bare.text, rf"\frac{{{share.text}}}{{100}}")
-    if "" not in units and len(units) > 1:
-        return False
-    return leaf(gold.text, given.text)
+def _listed(items: list[Value | Parts]) -> Parts:
+    if isinstance(items[0], Parts) and items[0].kind == "except":
+        inner = [
+            part
+            for item in items
+            for part in (item.items if isinstance(item, Parts) and item.kind == "except" else (item,))
+        ]
+        return Parts("except", tuple(inner), items[0].label)
+    return Parts("list", tuple(items))
 
 
-def _as_parts(one: Value | Parts) -> tuple[tuple[Value | Parts, ...], str]:
-    return ((one,), "one") if isinstance(one, Value) else (one.items, one.kind)
+def _union(items: list[Value | Parts]) -> Parts:
+    """A union; of open intervals that leave out single points of the real line, those points."""
+    ends = {item.items[0].text: item.items[1].text for item in items if _is_open(item)}  # type: ignore[union-attr]
+    out: list[str] = []
+    end = r"-\infty"
+    while end in ends and len(out) < len(items):
+        end = ends.pop(end)
+        out.append(end)
+    if not ends and len(out) == len(items) and out[-1].lstrip("+") == r"\infty":
+        return Parts("except", tuple(Value(point) for point in out[:-1]))
+    return Parts("union", tuple(items))
 
 
-def _labelled(items: tuple[Value | Parts, ...]) -> bool:
-    return len({item.label for item in items if item.label}) == len(items) > 1
+def _is_open(item: Value | Parts) -> bool:
+    return (
+        isinstance(item, Parts)
+        and item.kind == "()"
+        and len(item.items) == 2
+        and all(isinstance(end, Value) for end in item.items)
+    )
 
 
-def _assignment(text: str) -> tuple[str, str]:
-    r"""``x = 3`` as ("3", "x"); ``x \in S`` alike; ``1 + 2 = 3`` as ("3", ""); an equation stays whole."""
-    member = re.match(rf"({_LABEL.pattern})\s*\\in(?![A-Za-z])\s*(.+)", text)
-    if member:
-        return member[2].strip(), member[1]
-    sides = [side.strip() for side in re.split(r"(?<![<>!\\:])=(?!=)", text)]
-    if len(sides) < 2 or not all(sides):
-        return text, ""
-    if _LABEL.fullmatch(sides[0]):
-        return sides[-1], "".join(sides[0].split())
-    if len(sides) == 2 and _VARIABLE.fullmatch(sides[1]) and not re.search("[A-Za-z]", sides[0]):
-        return sides[0], sides[1]
-    if not re.search(r"(?<![\\A-Za-z])[A-Za-z](?![A-Za-z])", sides[0]):  # a sum that was written out
-        return sides[-1], ""
-    return text, ""
+def _family(match: re.Match[str]) -> Parts:
+    """Values with a letter that ranges over the integers: with the letter renamed, its set, and as it was written."""
+    rest = match["rest"].strip()
+    renamed = re.sub(rf"(?<![\\A-Za-z]){match['letter']}(?![A-Za-z])", "n", rest)
+    return Parts("family", (read(renamed), Value(f"{match['set'] or 'Z'}{match['mark'] or ''}"), read(rest)))
+
+
+def _built(match: re.Match[str]) -> Value | Parts | None:
+    condition = read(match["condition"].strip())
+    if isinstance(condition, Parts) and condition.kind in ("list", "union"):
+        return replace(condition, items=tuple(replace(item, label="") for item in condition.items))
+    return replace(condition, label="", relation="") if isinstance(condition, Parts) else None
 
 
 def _interval(text: str) -> Parts | None:
@@ -196,82 +213,15 @@ def _interval(text: str) -> Parts | None:
     closed = [sign in (r"\le", r"\ge") for sign in signs]
     if len(signs) == 1:
         if _VARIABLE.fullmatch(sides[0]) and not _VARIABLE.fullmatch(sides[1]):
-            bound, below = sides[1], not up[0]
+            bound, below, label = sides[1], not up[0], sides[0]
         elif _VARIABLE.fullmatch(sides[1]) and not _VARIABLE.fullmatch(sides[0]):
-            bound, below = sides[0], up[0]
+            bound, below, label = sides[0], up[0], sides[1]
         else:
             return None
         low, high = (bound, r"\infty") if below else (r"-\infty", bound)
         edges = ("[" if closed[0] and below else "(") + ("]" if closed[0] and not below else ")")
-        return Parts(edges, (read(low), read(high)))
+        return Parts(edges, (read(low), read(high)), label, text if has_letters(bound) else "")
     if up[0] != up[1] or not _VARIABLE.fullmatch(sides[1]):
         return None
     (low, high), (first, last) = ((sides[0], sides[2]), closed) if up[0] else ((sides[2], sides[0]), closed[::-1])
-    return Parts(("[" if first else "(") + ("]" if last else ")"), (read(low), read(high)))
-
-
-def _bracketed(text: str) -> tuple[str, str, str] | None:
-    """The brackets around the whole text and what is in them."""
-    left = next((b for b in _OPEN if text.startswith(b)), None)
-    right = next((b for b in _CLOSE if text.endswith(b)), None)
-    if left is None or right is None or (left == r"\{") != (right == r"\}"):
-        return None
-    depth = 0
-    for place, c in enumerate(text):
-        depth += (c in "([{") - (c in ")]}")
-        if depth == 0 and place < len(text) - 1 and not (left == r"\{" and place == 0):
-            return None
-    return left, right, text[len(left) : -len(right)]
-
-
-def _value(text: str, label: str) -> Value:
-    unit = ""
-    text = _CURRENCY.sub(r"\1", text).strip()
-    if percent := _PERCENT.fullmatch(text):
-        text, unit = percent[1], "%"
-    elif found := _UNIT.fullmatch(text):
-        text, unit = found["number"].strip(), _plain_unit(found["unit"])
-    text = _SPACED.sub(lambda match: match[0].replace(" ", ""), text)
-    mixed = _MIXED.fullmatch(text) or _MIXED_TEXT.fullmatch(text)
-    if mixed and int(mixed["b"]):
-        above = int(mixed["whole"]) * int(mixed["b"]) + int(mixed["a"])
-        text = f"{mixed['sign']}{above}/{mixed['b']}"
-    return Value(text.strip(), label, unit)
-
-
-def _plain_unit(unit: str) -> str:
-    words = re.sub(r"[{}\s^]+", " ", unit.lower()).replace("/", " per ").split()
-    return " ".join(_SAME_UNITS.get(word, _SAME_UNITS.get(word.removesuffix("s"), word)) for word in words)
-
-
-def _outside(text: str, change: Callable[[str], str]) -> str:
-    """Change the pieces of a text that stand in no brackets."""
-    made: list[str] = []
-    piece: list[str] = []
-    depth = 0
-    for c in text:
-        if c in "([{" and depth == 0:
-            made.append(change("".join(piece)))
-            piece = []
-        piece.append(c)
-        depth += (c in "([{") - (c in ")]}")
-        if c in ")]}" and depth == 0:
-            made.append("".join(piece))
-            piece = []
-    return "".join(made) + (change("".join(piece)) if depth == 0 else "".join(piece))
-
-
-def _split(text: str, marks: str, words: re.Pattern[str] | None) -> list[str]:
-    """The parts of a text between these characters and words, where they stand in no brackets."""
-    spans = {match.start(): match.end() for match in words.finditer(text)} if words else {}
-    parts, begun, depth, place = [], 0, 0, 0
-    while place < len(text):
-        c = text[place]
-        depth += (c in "([{") - (c in ")]}")
-        if depth == 0 and (c in marks or place in spans):
-            parts.append(text[begun:place].strip())
-            begun = spans.get(place, place + 1)
-            place = begun
-        else:
-            place += 1
-    return [*parts, text[begun:].strip()]
+    return Parts(("[" if first else "(") + ("]" if last else ")"), (read(low), read(high)), sides[1])

@@ -14,10 +14,16 @@ def scalar(value: Any) -> float | bool | None:
     >>> scalar(Fraction(1, 4)), scalar(True), scalar("1")
     (0.25, True, None)
     """
+    if type(value) in (float, int, bool):  # nearly always; asking an abstract class takes its time
+        return value if isinstance(value, bool) else _float(value)
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return value if isinstance(value, bool) else None
+    return _float(value)
+
+
+def _float(value: Any) -> float:
     try:
         return float(value)
     except OverflowError:

@@ -15,7 +15,7 @@ from surefoot.types import Score
 class Opened:
     """A verifier that reads a completion behind the tag that its prompt opened: else an unfinished thought would be an answer.
 
-    Steps end where they do in the completion.
+    Steps end where they do in the completion. A verifier of manner is given the completion as it is.
     """
 
     verifier: Reward
@@ -32,6 +32,8 @@ class Opened:
         return notes_of(self.verifier)
 
     def score(self, completions: Sequence[Completion]) -> list[Score]:
+        if getattr(self.verifier, "manner", False):
+            return self.verifier.score(completions)
         read = [replace(one, text=one.opens + one.text, opens="") if one.opens else one for one in completions]
         scores = self.verifier.score(read)
         return [_shifted(score, len(one.opens)) for score, one in zip(scores, completions, strict=True)]

@@ -19,7 +19,11 @@ class RolloutConfig(Section):
     top_k: int = Field(0, ge=0, description="sample among the k likeliest tokens (0: all); the kept mass is recorded")
     max_new_tokens: int = Field(64, gt=0, description="budget of a completion, its stop token included")
     max_batch_tokens: int = Field(65536, gt=0, description="key-value slots held at once; bounds the rows of a wave")
-    stop: tuple[str, ...] = Field((), description="further single tokens that end a completion, as text")
+    stop: tuple[str, ...] = Field(
+        (),
+        description="further single tokens that end a completion, as text; an ordinary token and a tag that the completion "
+        "opened (</answer>) stay in the text that is graded, another special token leaves it",
+    )
     repack: bool = Field(
         True,
         description="multiply with a copy of the weights in the processor's order while a call generates, where that is "

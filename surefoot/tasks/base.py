@@ -22,7 +22,7 @@ class Task:
         verify: ``(prompt, completion text) -> Score``, the task's own verifier; None where the reward section decides.
         demonstrate: ``(prompt, seed, error_rate) -> completion text``, a worked solution, wrong with the given
             probability, for supervised warm-up; None where the task has none.
-        fingerprint: hash of all prompts and answers; a resume with another data set is refused.
+        fingerprint: hash of all prompts, answers and metadata; a resume with another data set is refused.
         notes: what a person should know about how the problems were read (rows left out), to be shown once.
         verifier: name of the verifier that judges answers where ``verify`` is None and ``[reward]`` names none; 'auto'
             looks at the gold answers.

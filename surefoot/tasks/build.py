@@ -15,6 +15,7 @@ from surefoot.tasks import addition, chain_mod, file, gym, hub, mixture, shots
 from surefoot.tasks.base import Task
 from surefoot.tasks.check import check_task
 from surefoot.tasks.config import TaskConfig
+from surefoot.tasks.fingerprint import task_fingerprint
 from surefoot.tasks.overlap import Decontaminator
 from surefoot.tasks.readers import kind_of
 from surefoot.types import Prompt
@@ -50,8 +51,7 @@ def build_task(config: TaskConfig) -> Task:
     elif config.shots_path is not None:
         raise DataError("task.shots_path is given, but task.shots = 0: say how many worked examples to show")
     task = check_task(task)
-    shown = [[prompt for prompt, _ in task.shots]] if task.shots else []
-    return replace(task, fingerprint=fingerprint(task.train, task.heldout, *shown))
+    return replace(task, fingerprint=task_fingerprint(task))
 
 
 def build_part(config: TaskConfig) -> Task:
@@ -112,7 +112,7 @@ def _evaluation_set(entry: str | dict[str, Any]) -> tuple[list[Prompt], str]:
 
 
 def fingerprint(*parts: Iterable[Prompt]) -> str:
-    """A hash of all prompts and answers, in order."""
+    """A hash of all prompts and answers, in order: which problems were asked, whatever else is known about them."""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         for prompt in part:

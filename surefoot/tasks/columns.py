@@ -69,7 +69,7 @@ def to_prompt(place: str, record: Any, columns: Columns, *, name: str = "file", 
     if completion is not None:
         metadata["completion"] = completion
     plain = content if isinstance(content, str) else [dict(message) for message in content]
-    return Prompt(content_id(name, plain), content, _value(place, record, columns, "answer"), metadata)
+    return Prompt(content_id(name, plain), content, _value(place, record, columns, "answer"), metadata, place)
 
 
 def refuse_misspelt(place: str, record: Mapping[str, Any], columns: Columns) -> None:

@@ -12,19 +12,21 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from surefoot.tasks.numerals import first_numeral, last_numeral, read_numeral
+from surefoot.tasks.numerals import first_numeral, last_numeral, numerals_in, read_numeral
+from surefoot.tasks.statements import MARK, statements
 
 _OPEN, _CLOSE = "<answer>", "</answer>"
 _BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{")
-_SAYS = r"\banswer\s+is\b\s*:?|\banswer\s*:"
-_MARK_TEXT = re.compile(_SAYS, re.IGNORECASE)
-_MARK_NUMBER = re.compile(_SAYS + r"|(?<![=<>!])=(?!=)", re.IGNORECASE)
+_MARK_NUMBER = re.compile(rf"{MARK.pattern}|(?<![=<>!])=(?!=)", MARK.flags)
 _HASHES = re.compile(r"^[ \t]*#### ?(.*)$", re.MULTILINE)
-_STATED = re.compile(
-    r"\b(?:answer|result|solution)\s+is\b[ \t:*]*|\banswer\s*+\**+\s*+:[ \t*]*|答案(?:是|为|：|:)[ \t]*", re.IGNORECASE
+_CHINESE = re.compile("[\u4e00-\u9fff]{2}")
+_LONGEST = 1000
+_FENCE = re.compile(
+    r"(?P<before>[ \t]*+(?:(?:>|[-*+][ \t]|\d{1,9}[.)][ \t])[ \t]*+)*+)"
+    r"(?P<mark>`{3,}+|~{3,}+)[ \t]*+(?P<info>[^\n`]*+)\n"
 )
-_SENTENCE = re.compile(r"(?<!\.)[.。!?](?=\s|$|\*)|\n|,?\s(?:because|since|which|where|so|as)\s|,\s(?:but|not)\s")
-_FENCE = re.compile(r"[ \t]*+(?P<mark>`{3,}+|~{3,}+)[ \t]*+(?P<info>[^\n`]*+)\n")
+_QUOTED = re.compile(r"^(?:[ \t]*+>[ ]?)++")
+_DEEPEST = 24  # columns before a fence
 _END = re.compile(r"(`{3,}+|~{3,}+)[`~]*")
 _INLINE = re.compile(r"\$\$?(.+?)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 
@@ -62,34 +64,67 @@ def after_thought(text: str) -> str:
 def fenced(text: str) -> list[tuple[str, str]]:
     """The closed blocks between fences of three or more ` or ~, as (what stands behind the opening fence, the lines).
 
-    It takes time in proportion to the text, however many fences are left open.
+    A fence may be indented, or stand behind the mark of a list or of a quotation; its lines then lose that indentation.
+    A fence that is indented by four more than the opening one ends no block: it is in the text of a program (CommonMark
+    0.31, 4.5). One may stand at the end of the last line. It takes time in proportion to the text, however many fences
+    are left open.
 
     >>> fenced("so\\n```json\\n[1]\\n```\\n~~~\\nopen")
     [('json', '[1]\\n')]
+    >>> fenced("- ```py\\n  if x:\\n    y()\\n  ```"), fenced("```py\\nx = 1```\\nso")
+    ([('py', 'if x:\\n  y()\\n')], [('py', 'x = 1\\n')])
     """
     lines = re.findall(r"[^\n]*\n|[^\n]+", text)
     ends = [_end(line) for line in lines]
-    # The longest of each character from a line on: a fence that none of them closes is not looked for.
-    longest = {
-        mark: [*accumulate((len(end) if end[:1] == mark else 0 for end in reversed(ends)), max, initial=0)][::-1]
-        for mark in "`~"
-    }
+    longest: dict[tuple[str, int], list[int]] = {}  # the longest end from a line on: without one nothing is looked for
     blocks, at = [], 0
     while at < len(lines):
         opening = _FENCE.fullmatch(lines[at])
         at += 1
-        if opening is None or longest[opening["mark"][0]][at] < len(opening["mark"]):
+        if opening is None:
             continue
-        end = next(k for k in range(at, len(lines)) if ends[k].startswith(opening["mark"]))
-        blocks.append((opening["info"].strip(), "".join(lines[at:end])))
+        mark, length, width = opening["mark"][0], len(opening["mark"]), len(opening["before"].expandtabs(4))
+        if width > _DEEPEST:
+            continue
+        if (mark, width) not in longest:
+            fitting = (end[1] if end[0] == mark and end[2] <= width + 3 else 0 for end in reversed(ends))
+            longest[mark, width] = [*accumulate(fitting, max, initial=0)][::-1]
+        if longest[mark, width][at] < length:
+            continue
+        end = next(k for k in range(at, len(lines)) if _closes(ends[k], mark, length, width))
+        body = [_within(line, opening["before"], width) for line in lines[at:end]]
+        if ends[end][3]:
+            body.append(_within(ends[end][3] + "\n", opening["before"], width))
+        blocks.append((opening["info"].strip(), "".join(body)))
         at = end + 1
     return blocks
 
 
-def _end(line: str) -> str:
-    """The run of ` or ~ that a closing fence begins with; "" where the line is none."""
-    match = _END.fullmatch(line.strip())
-    return match[1] if match else ""
+def _closes(end: tuple[str, int, int, str], mark: str, length: int, width: int) -> bool:
+    return end[0] == mark and end[1] >= length and end[2] <= width + 3
+
+
+def _end(line: str) -> tuple[str, int, int, str]:
+    """The fence that a line may end a block with: its character, length and indentation, and what stands before it."""
+    line = _QUOTED.sub("", line.rstrip(), count=1)
+    bare = line.lstrip()
+    if match := _END.fullmatch(bare):
+        return match[1][0], len(match[1]), len(line[: -len(bare)].expandtabs(4)), ""
+    mark = line[-1:]
+    before = line.rstrip(mark) if mark and mark in "`~" else line
+    if len(line) - len(before) < 3 or mark in before:
+        return "", 0, 0, ""
+    return mark, len(line) - len(before), 0, before
+
+
+def _within(line: str, before: str, width: int) -> str:
+    """A line of a block without the indentation of its fence."""
+    if ">" in before:
+        return _QUOTED.sub("", line, count=1)
+    lead = line[: len(line) - len(line.lstrip(" \t"))]
+    if not width or not lead:
+        return line
+    return lead.expandtabs(4)[width:] + line[len(lead) :]
 
 
 def tagged(text: str) -> str | None:
@@ -128,7 +163,8 @@ def placed_answer(text: str, places: Sequence[str]) -> str | None:
     "tag"       ``<answer>...</answer>``, exactly one
     "boxed"     the last ``\boxed{...}`` or ``\fbox{...}``
     "hashes"    the last line that begins with ``####``
-    "says"      what follows the last "answer is" or "answer:", to the end of the sentence
+    "says"      what follows the last "answer is", "answer:", 答案是 and so on (:mod:`surefoot.tasks.statements`), to the end
+                of the sentence
     "number"    the last number
     ==========  ===================================================================================================
 
@@ -154,17 +190,31 @@ def _unboxed(found: str | None) -> str | None:
     return boxed(found) if found and _BOXED.search(found) else found
 
 
+def has_place(text: str, places: Sequence[str]) -> bool:
+    """Whether a completion has one of the places "tag", "boxed" and "hashes", even if it is empty or cut off."""
+    text = after_thought(text)
+    signs = {"tag": _OPEN in text or _CLOSE in text, "boxed": _BOXED.search(text), "hashes": _HASHES.search(text)}
+    return any(signs[place] for place in places)
+
+
 def _stated(text: str) -> str | None:
-    """What a sentence says the answer is: its first formula where it begins with one, else up to the sentence's end."""
-    marks = list(_STATED.finditer(text))
-    if not marks:
+    """What the last statement of the answer says: its first formula where it begins with one, else all of it.
+
+    A sentence of Chinese, such as 答：共有12个苹果, with one formula or one number in it says that.
+    """
+    stated = next(statements(text), None)
+    if stated is None:
         return None
-    rest = text[marks[-1].end() :].lstrip(" \t*:\n")
-    formula = _INLINE.match(rest)
+    formula = _INLINE.match(stated)
     if formula:
-        unit = re.match(r"\s*(?:\\?%|percent\b)", rest[formula.end() :])
+        unit = re.match(r"\s*(?:\\?%|percent\b)", stated[formula.end() :])
         return next(part for part in formula.groups() if part) + (unit[0] if unit else "")
-    return _SENTENCE.split(rest, maxsplit=1)[0].strip().strip("*").strip() or None
+    if _CHINESE.match(stated):
+        formulas = [next(filter(None, found)) for found in _INLINE.findall(stated[:_LONGEST])]
+        numerals = numerals_in(stated[:_LONGEST])
+        if len(formulas) == 1 or (not formulas and len(numerals) == 1):
+            return formulas[0] if formulas else numerals[0].text
+    return stated
 
 
 def free_answer(text: str, gold: Any) -> str | None:
@@ -196,7 +246,7 @@ def free_answer(text: str, gold: Any) -> str | None:
 
 
 def _marks(text: str, shape: Shape) -> list[re.Match[str]]:
-    return list((_MARK_NUMBER if shape is Shape.NUMBER else _MARK_TEXT).finditer(text))
+    return list((_MARK_NUMBER if shape is Shape.NUMBER else MARK).finditer(text))
 
 
 def _after_mark(text: str, shape: Shape, gold: str) -> str | None:
@@ -204,7 +254,7 @@ def _after_mark(text: str, shape: Shape, gold: str) -> str | None:
     if shape is Shape.NUMBER:
         numeral = first_numeral(rest)
         return numeral.text if numeral else None
-    rest = _tidy(rest, gold)
+    rest = _tidy(rest.lstrip(" \t:："), gold)
     if shape is Shape.BLOCK:
         return rest or None
     return _tidy(rest.split("\n")[0], gold) or None

@@ -23,7 +23,7 @@ from surefoot.tasks.config import TaskConfig
 from surefoot.tasks.file import Rows, collect, task_of
 from surefoot.tasks.generate import read_options
 from surefoot.tasks.hub_table import SCHEMAS, SHORT, Schema
-from surefoot.tasks.readers import Row, kind_of, read_file
+from surefoot.tasks.readers import Row, kind_of, read_file, short_floats
 
 PREFIX = "hub:"
 
@@ -146,8 +146,10 @@ class _Source:
                     f"with task.path, for instance the folder that `hf download --repo-type dataset {self.schema.repo} "
                     "--local-dir FOLDER` makes where there is a connection"
                 ) from error
+            short = short_floats(found.features.arrow_schema)
             for number, record in enumerate(found, start=1):
-                yield f"{self.schema.repo}{f'/{subset}' if subset else ''}, split {split}, row {number}", number, record
+                place = f"{self.schema.repo}{f'/{subset}' if subset else ''}, split {split}, row {number}"
+                yield place, number, {**record, **short(record)}
 
     def _load(self, datasets: Any, subset: str | None, split: str) -> Any:
         repo, revision = self.schema.repo, self.options.revision

@@ -20,7 +20,7 @@ import json
 import pickle
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from surefoot.errors import DataError
@@ -40,11 +40,26 @@ _DAPO = re.compile(
 
 def gsm8k(row: Record) -> Record | None:
     """``question``, and ``answer`` as a solution with marks of a calculator that ends in "#### n"."""
-    _, mark, answer = row["answer"].rpartition("####")
-    if not mark or not answer.strip():
+    answer = row["answer"]
+    if not isinstance(answer, str):  # a copy with answers alone, or with lists of accepted ones
+        return {"prompt": row["question"], "answer": _each(answer, lambda text: _stated(text) or text.strip())}
+    number = _stated(answer)
+    if not number:
         return None
-    number = answer.strip().replace(",", "")
-    return {"prompt": row["question"], "answer": number, "completion": _CALCULATION.sub("", row["answer"]).strip()}
+    return {"prompt": row["question"], "answer": number, "completion": _CALCULATION.sub("", answer).strip()}
+
+
+def _stated(solution: str) -> str:
+    """What a solution has behind its last "####", without commas; "" where it has nothing there."""
+    _, mark, answer = solution.rpartition("####")
+    return answer.strip().replace(",", "") if mark else ""
+
+
+def _each(answer: Any, mend: Callable[[str], str]) -> Any:
+    """The answer with its text mended, or the text of each accepted one; what is no text or whole number stays as it is."""
+    if isinstance(answer, (list, tuple)):
+        return [_each(one, mend) for one in answer]
+    return mend(str(answer)) if isinstance(answer, (str, int)) and not isinstance(answer, bool) else answer
 
 
 def math(row: Record) -> Record | None:
@@ -55,7 +70,7 @@ def math(row: Record) -> Record | None:
         answer = boxed(solution)
     if answer is None or not str(answer).strip():
         return None
-    mended = {"prompt": row["problem"], "answer": str(answer).strip(), "completion": solution or None}
+    mended = {"prompt": row["problem"], "answer": _each(answer, str.strip), "completion": solution or None}
     for name in ("subject", "type", "unique_id"):
         if row.get(name) is not None:
             mended["subject" if name == "type" else name] = row[name]
@@ -69,7 +84,7 @@ def dapo(row: Record) -> Record | None:
     text = row["prompt"][-1]["content"]
     inner = _DAPO.fullmatch(text)
     index = (row.get("extra_info") or {}).get("index")
-    return {"prompt": inner[1] if inner else text, "answer": str(answer), "index": index}
+    return {"prompt": inner[1] if inner else text, "answer": _each(answer, str), "index": index}
 
 
 def aime(row: Record) -> Record | None:
@@ -78,15 +93,20 @@ def aime(row: Record) -> Record | None:
     answer = folded.get("answer")
     if answer is None:
         return None
-    text = str(answer).strip()
     problem = folded.get("problem", folded.get("question"))
     if problem is None:
         raise KeyError("problem")
-    mended = {"prompt": problem, "answer": str(int(text)) if text.isdigit() else text}
+    mended = {"prompt": problem, "answer": _each(answer, _plain)}
     for name in ("solution", "id", "year", "url"):
         if folded.get(name) is not None:
             mended["completion" if name == "solution" else name] = folded[name]
     return mended
+
+
+def _plain(answer: str) -> str:
+    """An answer without blanks around it, a whole number without zeros before it."""
+    text = answer.strip()
+    return str(int(text)) if text.isdigit() else text
 
 
 def mmlu(row: Record) -> Record | None:
@@ -94,17 +114,20 @@ def mmlu(row: Record) -> Record | None:
     choices = row.get("choices", row.get("options"))
     if choices is None:
         raise KeyError("choices")
-    answer = row["answer"]
-    number = LETTERS.index(answer) if isinstance(answer, str) and answer in LETTERS and answer else int(answer)
-    return _choice(row["question"], choices, number, subject=row.get("subject", row.get("category")))
+    numbers = [
+        LETTERS.index(answer) if isinstance(answer, str) and answer in LETTERS and answer else int(answer)
+        for answer in _listed(row["answer"])
+    ]
+    return _choice(row["question"], choices, numbers, subject=row.get("subject", row.get("category")))
 
 
 def arc(row: Record) -> Record | None:
     """``question`` with ``choices`` as two lists, ``text`` and ``label``, and the label of the right one."""
     labels = list(row["choices"]["label"])
-    if row["answerKey"] not in labels:
+    keys = _listed(row["answerKey"])
+    if not set(keys) <= set(labels):
         return None
-    return _choice(row["question"], row["choices"]["text"], labels.index(row["answerKey"]))
+    return _choice(row["question"], row["choices"]["text"], [labels.index(key) for key in keys])
 
 
 def gpqa(row: Record) -> Record | None:
@@ -112,15 +135,27 @@ def gpqa(row: Record) -> Record | None:
     choices = [row["Correct Answer"], *(row[f"Incorrect Answer {i}"] for i in (1, 2, 3))]
     order = generator("gpqa", row["Question"]).permutation(len(choices)).tolist()
     shuffled = [str(choices[i]).strip() for i in order]
-    return _choice(row["Question"], shuffled, order.index(0), subject=row.get("High-level domain"))
+    return _choice(row["Question"], shuffled, [order.index(0)], subject=row.get("High-level domain"))
 
 
-def _choice(question: str, choices: Sequence[Any], number: int, subject: Any = None) -> Record | None:
+def _listed(answer: Any) -> list[Any]:
+    """The accepted answers."""
+    return list(answer) if isinstance(answer, (list, tuple)) else [answer]
+
+
+def _choice(question: str, choices: Sequence[Any], numbers: Sequence[int], subject: Any = None) -> Record | None:
+    """A question with the letters of its choices before them; ``numbers`` are those of the right ones, from 0."""
     choices = [str(choice) for choice in choices]
-    if not 0 <= number < len(choices):
+    if not all(0 <= number < len(choices) for number in numbers):
         return None
+    letters = [LETTERS[number] for number in numbers]
     prompt = f"{question.strip()}\n{lettered(choices)}"
-    return {"prompt": prompt, "answer": LETTERS[number], "choices": choices, "subject": subject}
+    return {
+        "prompt": prompt,
+        "answer": letters[0] if len(letters) == 1 else letters,
+        "choices": choices,
+        "subject": subject,
+    }
 
 
 def humaneval(row: Record) -> Record | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -11,8 +11,10 @@ import numpy as np
 from surefoot.errors import DataError
 from surefoot.tasks.base import Task, unreadable
 from surefoot.tasks.budget import shorten, within_budget
+from surefoot.tasks.completion import CompletionText
 from surefoot.tasks.config import TaskConfig
-from surefoot.types import Origin, Prompt, Sample
+from surefoot.tasks.pieces import Pieces
+from surefoot.types import Prompt, Sample
 
 OPEN = "<think>"
 _PROBE = "surefoot probe"
@@ -25,13 +27,30 @@ class Renderer:
         tokenizer: a Transformers tokenizer.
         config: ``template``, ``system``, the wording ``prompt``, what opens the answer (``think``) and the budget.
         shots: worked examples, (problem, completion text), that stand before every prompt.
+        stop_ids: tokens that end a completion of the model.
+        stop: further ones as text, each of one token (``rollout.stop``).
+
+    Attributes:
+        pieces: the texts of the tokenizer's tokens.
+        stop_ids: all tokens that end a completion, in order.
+
+    Attributes:
+        end: the token that a demonstration ends with.
 
     Raises:
         DataError: the options and the tokenizer do not fit together, or its chat template does not end where the
             assistant begins.
     """
 
-    def __init__(self, tokenizer: Any, config: TaskConfig, shots: Sequence[tuple[Prompt, str]] = ()) -> None:
+    def __init__(
+        self,
+        tokenizer: Any,
+        config: TaskConfig,
+        shots: Sequence[tuple[Prompt, str]] = (),
+        *,
+        stop_ids: Collection[int] = (),
+        stop: Sequence[str] = (),
+    ) -> None:
         self.tokenizer = tokenizer
         self.config = config
         self.shots = tuple(shots)
@@ -51,12 +70,16 @@ class Renderer:
                 "task.template_options are given, but prompts are written without a chat template: leave them out"
             )
         if self.chat:
-            self._end = self._end_of_turn()
+            self.end = self._end_of_turn()
         elif tokenizer.eos_token_id is not None:
-            self._end = int(tokenizer.eos_token_id)
+            self.end = int(tokenizer.eos_token_id)
         else:
             raise DataError("the tokenizer has no end-of-sequence token: a completion could never end")
         self._bos = self._leading_bos()
+        self.stop_ids = tuple(sorted({*stop_ids, self.end, *map(self.single_token, stop)}))
+        self.pieces = Pieces(tokenizer)
+        ends = {self.end, tokenizer.eos_token_id} - {None}
+        self._completion = CompletionText(self.pieces, ends, self.stop_ids)
 
     @cached_property
     def opens_thought(self) -> bool:
@@ -134,48 +157,19 @@ class Renderer:
             raise DataError(f"a demonstration cannot be used: {trouble}")
         if text.lstrip().startswith(OPEN) and self.opens_thought:
             text = text.lstrip().removeprefix(OPEN).removeprefix("\n")
-        return np.asarray([*self._encode(text), self._end], dtype=np.int64)
+        return np.asarray([*self._encode(text), self.end], dtype=np.int64)
 
     def decode(self, sample: Sample) -> str:
-        """The text of the completion: what the policy wrote, and what was forced on it where its thinking was ended.
+        """The text of the completion, which is graded and recorded, see :class:`surefoot.tasks.completion.CompletionText`."""
+        return self._completion.text(sample)
 
-        Nothing else is in it, no tool output above all: what such tokens stood between is set apart by a line break.
-        Special tokens are left out.
-        """
-        kept = (sample.origin == int(Origin.POLICY)) | (sample.origin == int(Origin.INJECTED))
-        return self._text(sample.ids[kept], np.flatnonzero(kept))
-
-    def _text(self, ids: np.ndarray, places: np.ndarray) -> str:
-        """Tokens [n] as text, with a line break wherever their ``places`` [n] in the sequence are not adjacent."""
-        breaks = np.flatnonzero(np.diff(places) > 1) + 1
-        runs = np.split(ids, breaks) if len(breaks) else [ids]
-        return "\n".join(
-            self.tokenizer.decode(run.tolist(), skip_special_tokens=True, clean_up_tokenization_spaces=False)
-            for run in runs
-        )
+    def tokens_at(self, sample: Sample, ends: Sequence[int]) -> list[int]:
+        """The tokens at which so many characters of :meth:`decode` are complete."""
+        return self._completion.tokens_at(sample, ends)
 
     def tokens(self, text: str) -> tuple[int, ...]:
         """The tokens of a piece of text, without special ones."""
         return tuple(self._encode(text))
-
-    def token_at(self, sample: Sample, end: int) -> int:
-        """The index, among the tokens that the policy wrote, of the one with which ``end`` characters are complete.
-
-        A character that takes several tokens is complete with the last of them; one that was forced on the policy counts
-        as the policy's last token before it.
-
-        Args:
-            sample: at least one token of it was written by the policy.
-            end: a number of characters of :meth:`decode`; more than there are mean all of them.
-        """
-        places = np.flatnonzero(np.isin(sample.origin, (Origin.POLICY, Origin.INJECTED)))
-        wanted = self.decode(sample)[: max(0, end)]
-        low, high = 1, len(places)
-        while low < high:
-            middle = (low + high) // 2
-            done = self._text(sample.ids[places[:middle]], places[:middle]).startswith(wanted)
-            low, high = (low, middle) if done else (middle + 1, high)
-        return max(0, int(sample.mask[places[:low]].sum()) - 1)
 
     def single_token(self, text: str) -> int:
         """The one token that a text is, for instance a stop text.

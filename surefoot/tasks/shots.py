@@ -11,6 +11,7 @@ from surefoot.tasks.base import Task
 from surefoot.tasks.columns import Columns
 from surefoot.tasks.config import TaskConfig
 from surefoot.tasks.file import read_rows
+from surefoot.tasks.gold import GoldError, accepted, shown
 from surefoot.tasks.overlap import problem_key
 from surefoot.types import Prompt
 
@@ -79,4 +80,7 @@ def _solution(task: Task, prompt: Prompt, own: bool) -> str:
         return task.demonstrate(prompt, 0, 0.0)
     if own and task.gold is not None:
         return task.gold(prompt)
-    return str(prompt.answer)
+    try:
+        return accepted(prompt.answer)[0]
+    except GoldError:
+        return shown(prompt.answer)

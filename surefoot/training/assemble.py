@@ -6,13 +6,14 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 from surefoot.algorithms.algorithm import Algorithm
 from surefoot.errors import AlgorithmError
 from surefoot.evaluation.evaluate import Evaluation, evaluate
-from surefoot.policy.loading import Policy, load_policy
+from surefoot.policy.loading import Policy, load_policy, save_policy
 from surefoot.policy.reward_model import make_reward_model
 from surefoot.rewards.base import Completion, Reward
 from surefoot.rewards.build import build_reward
@@ -21,7 +22,8 @@ from surefoot.rewards.grade import grade
 from surefoot.rollout.engine import Engine, Interruption, Sampling, check_sampling
 from surefoot.rollout.local import LocalEngine
 from surefoot.tasks.base import Task
-from surefoot.tasks.build import build_task, fingerprint
+from surefoot.tasks.build import build_task
+from surefoot.tasks.fingerprint import task_fingerprint
 from surefoot.tasks.render import OPEN, Renderer
 from surefoot.training.config import RunConfig, SftConfig
 from surefoot.types import Prompt, Sample, Score
@@ -30,7 +32,10 @@ from surefoot.types import Prompt, Sample, Score
 @dataclass(frozen=True)
 class Parts:
     """What rollouts and evaluations need: the policy and its engine, the task, its wording, its reward, and what judges
-    held-out samples (the same reward, unless ``evaluation.verifier`` names another)."""
+    held-out samples (the same reward, unless ``evaluation.verifier`` names another).
+
+    ``places_steps`` says whether the algorithm reads at which tokens scored steps end.
+    """
 
     policy: Policy
     engine: Engine
@@ -40,6 +45,7 @@ class Parts:
     judge: Reward
     sampling: Sampling
     heldout: tuple[tuple[Prompt, np.ndarray], ...]
+    places_steps: bool = False
 
     def grade(
         self, items: Sequence[tuple[Prompt, Sample]], *, step: int = 0, steps: int = 0, by: Reward | None = None
@@ -63,13 +69,16 @@ class Parts:
             for prompt, sample in items
         ]
         scores = grade(by or self.reward, completions)
-        return [self._place_steps(sample, score) for (_, sample), score in zip(items, scores, strict=True)]
+        if not self.places_steps or by is not None:
+            return scores
+        return [self._placed(sample, score) for (_, sample), score in zip(items, scores, strict=True)]
 
-    def _place_steps(self, sample: Sample, score: Score) -> Score:
+    def _placed(self, sample: Sample, score: Score) -> Score:
         """The score with the token at which each of its steps ends."""
         if not score.steps:
             return score
-        steps = [replace(step, token=self.renderer.token_at(sample, step.end)) for step in score.steps]
+        tokens = self.renderer.tokens_at(sample, [step.end for step in score.steps])
+        steps = [replace(step, token=token) for step, token in zip(score.steps, tokens, strict=True)]
         return replace(score, steps=tuple(steps))
 
     def evaluate(self, config: RunConfig | SftConfig, step: int = 0) -> Evaluation:
@@ -85,31 +94,34 @@ class Parts:
             interrupt=self.sampling.interrupt,
         )
 
+    def save(self, folder: Path) -> None:
+        """Write the policy as it is now, with all that ends its completions, see :func:`save_policy`."""
+        save_policy(self.policy, folder, self.sampling.stop_ids)
+
 
 def assemble(config: RunConfig | SftConfig, *, task: Task | None = None, reward: Reward | None = None) -> Parts:
     """Load the policy, build the task and the reward, render the held-out prompts, and check that prompts fit."""
     task = task or build_task(config.task)
     if not task.fingerprint:  # a task made by hand
-        task = replace(task, fingerprint=fingerprint(task.train, task.heldout))
+        task = replace(task, fingerprint=task_fingerprint(task))
     algorithm = config.algorithm.build() if isinstance(config, RunConfig) else None
     exact = algorithm is not None and algorithm.head()
     policy = load_policy(config.model.model_copy(update={"head_float32": True}) if exact else config.model)
-    renderer = Renderer(policy.tokenizer, config.task, task.shots)
+    rollout = config.rollout
+    renderer = Renderer(policy.tokenizer, config.task, task.shots, stop_ids=policy.stop_ids, stop=rollout.stop)
     fitting = renderer.fit(task)
     if (fitting.train, fitting.heldout) != (task.train, task.heldout):
-        fitting = replace(fitting, fingerprint=fingerprint(fitting.train, fitting.heldout))
+        fitting = replace(fitting, fingerprint=task_fingerprint(fitting))
     task = fitting
     for note in task.notes:
         warnings.warn(note, stacklevel=2)
-    rollout = config.rollout
     renderer.check_length([*task.train, *task.heldout], policy.context, rollout.max_new_tokens)
-    stop = {renderer.single_token(text) for text in rollout.stop}
     sampling = Sampling(
         temperature=rollout.temperature,
         top_p=rollout.top_p,
         top_k=rollout.top_k,
         max_new_tokens=rollout.max_new_tokens,
-        stop_ids=tuple(sorted({*policy.stop_ids, *stop})),
+        stop_ids=renderer.stop_ids,
         top_logprobs=0 if algorithm is None else algorithm.top_logprobs,
         interrupt=None if algorithm is None else interruption(algorithm, renderer, rollout.max_new_tokens),
     )
@@ -136,6 +148,7 @@ def assemble(config: RunConfig | SftConfig, *, task: Task | None = None, reward:
         judge=reward if verifier == "same" else build_reward(RewardConfig(verifier=verifier), task, makers),
         sampling=sampling,
         heldout=tuple((prompt, renderer.ids(prompt)) for prompt in problems),
+        places_steps=algorithm is not None and algorithm.reads_steps,
     )
 
 

@@ -10,6 +10,7 @@ from surefoot.files import write_atomic
 from surefoot.rewards.audit import audit_reward, judged_by_task
 from surefoot.rewards.base import notes_of
 from surefoot.training.assemble import Parts
+from surefoot.training.audit_tokens import as_tokens
 from surefoot.training.config import RunConfig
 from surefoot.training.folder import RunFolder
 
@@ -34,6 +35,7 @@ def audit_before(config: RunConfig, parts: Parts, folder: RunFolder, *, own: boo
         own=own and judged_by_task(config.reward),
         prompts=config.audit.prompts,
         seconds=config.audit.seconds,
+        also=[lambda grader: as_tokens(grader, parts.renderer)],
     )
     notes_of(parts.reward)  # what it counted here is not the first step's
     write_atomic(folder.path / "audit.json", json.dumps(report.record(), indent=1, ensure_ascii=True) + "\n")

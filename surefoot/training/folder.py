@@ -12,7 +12,7 @@ import platform
 import shutil
 import subprocess
 import sys
-import warnings
+import tomllib
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -20,15 +20,17 @@ from typing import IO, Any
 
 import torch
 
-from surefoot.config import dump_toml
+from surefoot.config import dump_toml, nearest
 from surefoot.errors import RunFolderError
 from surefoot.files import append_lines, explained, read_lines, write_atomic
 from surefoot.training.config import RunConfig, SftConfig
-from surefoot.training.places import ORIGIN
+from surefoot.training.places import ORIGIN, is_run
 
-LOGS = ("metrics", "timings", "evaluations", "warnings", "resets")
+SAVED = "states"  # a record for each state that was saved, by which a resume knows that one must be there
+LOGS = ("metrics", "timings", "evaluations", "warnings", "resets", SAVED)
 # What may differ between a run and its resumption: how long it goes on, what is kept and what is said about it.
 MAY_CHANGE = ("train.steps", "train.threads", "budget.", "checkpoint.", "track.", "health.", "runs")
+SHOWN = 6  # changed keys of which a message gives the values
 
 
 class RunFolder:
@@ -37,18 +39,24 @@ class RunFolder:
     Args:
         path: the folder; made when it is not there.
         config: the resolved configuration.
-        resume: go on with the run that the folder holds (a folder without one starts from the beginning); None where
-            nothing can be resumed.
+        resume: go on with the run that the folder holds; None where nothing can be resumed.
+
+    Attributes:
+        settings: the configuration by dotted key, without what a resume may change.
 
     Raises:
-        RunFolderError: the folder holds a run and ``resume`` is not set; another process uses it; it cannot be
-            written; it holds a run with another configuration.
+        RunFolderError: the folder holds a run and ``resume`` is not set, or none and it is; another process uses it; it
+            cannot be written; it holds a run with another configuration.
     """
 
     def __init__(self, path: Path, config: Mapping[str, Any], *, resume: bool | None) -> None:
         self.path = path
+        self.settings = _lasting(flatten(tomllib.loads(dump_toml(config))))
         with explained(path):
             used = (path / "config.toml").exists()
+        if resume and not used:
+            _refuse_no_run(path)
+        with explained(path):
             path.mkdir(parents=True, exist_ok=True)
             foreign = not used and any(
                 not entry.name.startswith(".") and entry.name != ORIGIN for entry in path.iterdir()
@@ -56,8 +64,6 @@ class RunFolder:
         if used and not resume:
             go_on = ", or resume it (--resume, in Python resume=True)" if resume is not None else ""
             raise RunFolderError(f"the folder {path} already holds a run: set another 'name'{go_on}")
-        if resume and not used:
-            warnings.warn(f"{path} holds no run to go on with: a new one is started", stacklevel=2)
         if foreign:
             raise RunFolderError(
                 f"the folder {path} is not empty and holds no run: set another 'name' or another 'runs'"
@@ -66,7 +72,7 @@ class RunFolder:
             self._lock = _lock(path)
         self._fresh = not used
         if used:
-            _refuse_changes(path, config)
+            _refuse_changes(path, self.settings)
         _clear_leftovers(path)
         write_atomic(path / "config.toml", dump_toml(config))
 
@@ -143,20 +149,45 @@ def _clear_leftovers(path: Path) -> None:
             leftover.unlink(missing_ok=True)
 
 
-def _refuse_changes(path: Path, config: Mapping[str, Any]) -> None:
-    import tomllib
-
+def _refuse_no_run(path: Path) -> None:
+    """A resume of what is not there."""
+    if is_run(path) or (path / "state").is_dir():
+        raise RunFolderError(
+            f"the run {path} has lost its config.toml, which says that a resume has the same settings: restore the file, or set "
+            "another 'name'"
+        )
     try:
-        before = flatten(tomllib.loads((path / "config.toml").read_text(encoding="utf-8")))
+        others = [folder.name for folder in path.parent.iterdir() if is_run(folder)]
+    except OSError:
+        others = []
+    raise RunFolderError(
+        f"there is no run {path} to go on with.{nearest(path.name, others)} Start it without --resume (in Python without "
+        "resume=True), or set 'name' and 'runs' to those of the run that is meant"
+    )
+
+
+def _refuse_changes(path: Path, settings: Mapping[str, Any]) -> None:
+    try:
+        before = _lasting(flatten(tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))))
     except (OSError, ValueError) as error:
         raise RunFolderError(f"the run cannot go on, {path / 'config.toml'} is damaged: {error}") from None
-    now = flatten(tomllib.loads(dump_toml(config)))
-    for key in sorted(before.keys() | now.keys()):
-        if before.get(key) != now.get(key) and not key.startswith(MAY_CHANGE):
-            raise RunFolderError(
-                f"the run {path} was made with {key} = {before.get(key)!r}, and now it is {now.get(key)!r}: "
-                "resume with the same configuration, or set another 'name'"
-            )
+    if changed := changes(before, settings, "{}, and now it is {}"):
+        raise RunFolderError(
+            f"the run {path} was made with {changed}: resume with the same configuration, or set another 'name'"
+        )
+
+
+def _lasting(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what may differ between a run and its resumption."""
+    return {key: value for key, value in settings.items() if not key.startswith(MAY_CHANGE)}
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any], words: str) -> str:
+    """The keys in which two configurations differ, the first of them with their values; "" where there are none."""
+    changed = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
+    told = [f"{key} = {words.format(repr(before.get(key)), repr(now.get(key)))}" for key in changed[:SHOWN]]
+    more = [f"and {', '.join(changed[SHOWN:])}"] if changed[SHOWN:] else []
+    return "; ".join([*told, *more])
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

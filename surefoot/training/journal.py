@@ -15,7 +15,6 @@ from surefoot.evaluation.evaluate import Evaluation
 from surefoot.evaluation.intervals import paired_interval
 from surefoot.files import write_atomic
 from surefoot.metrics import StepReport
-from surefoot.policy.loading import save_policy
 from surefoot.rewards.base import notes_of
 from surefoot.training.assemble import Parts
 from surefoot.training.batch import Batch
@@ -106,7 +105,7 @@ class Journal:
             self.state.best, self.state.best_step = evaluation.accuracy, self.state.step
             if self.config.checkpoint.keep_best:
                 with self.clock.phase("save"):
-                    save_policy(self.parts.policy, self.folder.path / "best")
+                    self.parts.save(self.folder.path / "best")
         self.tell("evaluate")
 
     def note_reset(self) -> None:

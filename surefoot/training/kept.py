@@ -55,6 +55,11 @@ def can_be_made(run: Path) -> str:
     return f"training samples of {_listed(training)}, and with --heldout those of {_listed(heldout)}"
 
 
+def steps_done(run: Path) -> int:
+    """The last step that is in the metrics; 0 where there is none."""
+    return max(_steps(run, "metrics"), default=0)
+
+
 def _steps(run: Path, log: str) -> set[int]:
     try:
         return {record["step"] for record in read_lines(run / f"{log}.jsonl") if isinstance(record.get("step"), int)}

@@ -9,6 +9,7 @@ what the uninterrupted run computes, bit for bit.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from surefoot.algorithms.algorithm import Algorithm
 from surefoot.files import write_atomic
 from surefoot.policy.allocator import keep_freed_memory, objects_at_rest
 from surefoot.policy.critic import make_critic, save_critic
-from surefoot.policy.loading import Policy, save_policy
+from surefoot.policy.loading import Policy
 from surefoot.rewards.base import Reward, notes_of
 from surefoot.rewards.compose import Composed
 from surefoot.tasks.base import Task
@@ -39,7 +40,7 @@ from surefoot.training.parts import with_parts
 from surefoot.training.progress import Progress
 from surefoot.training.prompts import PromptSource
 from surefoot.training.resets import reset_if_due
-from surefoot.training.resume import restore, store
+from surefoot.training.resume import ended_before, restore, store
 from surefoot.training.state import RunState
 from surefoot.training.threads import recorded, set_threads
 from surefoot.training.trackers import require_trackers
@@ -130,7 +131,10 @@ def _run(
     source = PromptSource(learner.algorithm.prompts, task.train, config.seed, state, task.weights)
     with Journal(config, folder, parts, state, clock, watch) as journal, objects_at_rest():
         size = parameters(parts.policy.model)
-        last = journal.ended() is not None
+        ended = journal.ended()
+        last = ended is not None
+        if ended is not None and state.step and (text := ended_before(folder, state, ended)):
+            warnings.warn(text, stacklevel=3)
         # Also what is resumed into an end, for instance into a smaller budget, ends with an evaluation.
         if not journal.evaluations or (last and journal.evaluations[-1]["step"] < state.step):
             journal.evaluate()
@@ -155,7 +159,7 @@ def _run(
                     store(folder, learner, state, config.checkpoint)
             journal.end_step()
         with clock.phase("save"):
-            save_policy(parts.policy, folder.path / "model")
+            parts.save(folder.path / "model")
             if learner.critic is not None:
                 save_critic(learner.critic.critic, folder.path / "critic")
         return RunResult(folder.path, journal.finish())

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from surefoot.evaluation.evaluate import Evaluation
 from surefoot.policy.packing import loss_mask
+from surefoot.tasks.gold import shown
+from surefoot.tasks.pieces import Pieces
 from surefoot.tasks.render import Renderer
 from surefoot.training.batch import Batch
 from surefoot.training.details import Details, RowDetails
-from surefoot.training.pieces import Pieces
 from surefoot.types import Group, Origin, PartScore, Prompt, Sample, Score
 
 
@@ -25,9 +27,7 @@ def sample_record(step: int, prompt: Prompt, sample: Sample, score: Score, rende
         "sample_id": sample.sample_id,
         "prompt": prompt.text,
         "completion": renderer.decode(sample),
-        "answer": prompt.answer
-        if isinstance(prompt.answer, (str, int, float, bool, type(None)))
-        else str(prompt.answer),
+        "answer": prompt.answer if isinstance(prompt.answer, (str, int, float, NoneType)) else shown(prompt.answer),
         "reward": score.total if score.valid else None,
         "components": _numbers(score.components),
         "correct": score.correct,
@@ -66,7 +66,6 @@ def batch_records(
         details: what the update computed of single tokens, and of how many samples they are kept; None: of none.
     """
     records: list[dict[str, Any]] = []
-    pieces = Pieces(renderer.tokenizer)
     row = 0
     for group in groups:
         if len(records) + len(group.samples) > limit:
@@ -76,7 +75,7 @@ def batch_records(
             record["advantage"] = float(batch.advantage[row])
             if details is not None and row < details.limit:
                 advantage = None if batch.token_advantage is None else batch.token_advantage[row]
-                record["tokens"] = token_record(sample, pieces, advantage, details.rows.get(row))
+                record["tokens"] = token_record(sample, renderer.pieces, advantage, details.rows.get(row))
             records.append(record)
             row += 1
     if records:
@@ -96,9 +95,8 @@ def heldout_records(
     records = [sample_record(step, prompt, sample, score, renderer) for prompt, sample, score in graded[:limit]]
     if records:
         records[0]["rendered"] = renderer.text(graded[0][0])
-    pieces = Pieces(renderer.tokenizer)
     for record, (_, sample, _) in list(zip(records, graded, strict=False))[:token_details]:
-        record["tokens"] = token_record(sample, pieces)
+        record["tokens"] = token_record(sample, renderer.pieces)
     return records
 
 

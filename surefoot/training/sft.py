@@ -22,7 +22,6 @@ from surefoot.evaluation.evaluate import Evaluation
 from surefoot.files import write_atomic
 from surefoot.policy.allocator import keep_freed_memory
 from surefoot.policy.layout import usable
-from surefoot.policy.loading import save_policy
 from surefoot.policy.logprob import token_logprobs
 from surefoot.policy.packing import count, pack
 from surefoot.rewards.base import Reward
@@ -116,7 +115,7 @@ def _run(
             left = (time.perf_counter() - begin) / step * (config.steps - step)
             accuracy = evaluations[-1].accuracy if evaluations else None
             watch(Progress(step, config.steps, None, accuracy, left, "warm-up"))
-    save_policy(parts.policy, folder.path / "model")
+    parts.save(folder.path / "model")
     summary = {
         "before": evaluations[0].record(0) if evaluations else None,
         "after": evaluations[-1].record(step) if evaluations else None,

@@ -30,7 +30,7 @@ from surefoot.errors import RunFolderError
 from surefoot.files import write_folder_atomic
 from surefoot.policy.lora import own_parameters
 
-FORMAT = 2
+FORMAT = 3
 WEIGHTS, MOMENTS = "model.safetensors", "optimiser.safetensors"  # of the policy
 OPTIONAL = frozenset({"reference"})  # what a state may lack: it then is what the run started from
 
@@ -55,6 +55,7 @@ class RunState:
         exhausted: no prompt is left to sample, so the run is over.
         task, model, reward: fingerprints of the prompts and of the model at the start, and the name of the reward: a resume
             with others is refused.
+        settings: of the run, by dotted key, but for those that a resume may change: a state of another run is refused.
     """
 
     step: int = 0
@@ -74,6 +75,7 @@ class RunState:
     task: str = ""
     model: str = ""
     reward: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
 
 
 def trainable(model: nn.Module) -> dict[str, torch.Tensor]:
@@ -145,16 +147,46 @@ def prune(folder: Path, keep: int) -> None:
 
 
 def newest(folder: Path) -> Path | None:
-    """The newest state whose digests hold; damaged ones are reported and removed, lest they displace good ones."""
+    """The newest state whose digests hold; None where there is none at all.
+
+    Damaged ones that are newer are reported and removed, lest they displace good ones.
+
+    Raises:
+        RunFolderError: there are states, and all of them are damaged; they are left as they are.
+    """
+    damaged: dict[Path, str] = {}
     for path in _states(folder):
         problem = damage(path)
         if problem is None:
-            return path
+            break
+        damaged[path] = problem
+    else:
+        if damaged:
+            found = "; ".join(f"{path.name}: {problem}" for path, problem in damaged.items())
+            raise RunFolderError(f"all states in {folder} are damaged ({found})")
+        return None
+    for bad, problem in damaged.items():
         warnings.warn(
-            f"the run state {path} is damaged ({problem}): it is removed, the one before it is used", stacklevel=2
+            f"the run state {bad} is damaged ({problem}): it is removed, and the one before it is used, {path.name}",
+            stacklevel=2,
         )
-        shutil.rmtree(path, ignore_errors=True)
-    return None
+        shutil.rmtree(bad, ignore_errors=True)
+    return path
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The content of ``state.json``.
+
+    Raises:
+        RunFolderError: it has another format.
+    """
+    values: dict[str, Any] = json.loads((path / "state.json").read_text())
+    if values.get("format") != FORMAT:
+        raise RunFolderError(
+            f"the run state {path} has format {values.get('format')}, and this version of Surefoot reads {FORMAT}: go on with "
+            "the version that wrote it (environment.json names it), or set another 'name' to start a new run"
+        )
+    return values
 
 
 def load(
@@ -174,11 +206,7 @@ def load(
         RunFolderError: another format, a part that the state lacks or this run does not have, a file that is not there,
             weights of another shape.
     """
-    values: dict[str, Any] = json.loads((path / "state.json").read_text())
-    if values.get("format") != FORMAT:
-        raise RunFolderError(
-            f"the run state {path} has format {values.get('format')}, this version reads {FORMAT}: start a new run"
-        )
+    values = read(path)
     held = frozenset(values["modules"])
     _check_parts(path, held, modules, set(values["groups"]), optimisers, values["files"])
     for name in held:

@@ -12,11 +12,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import surefoot as package
 from surefoot.files import read_lines
+from surefoot.training import loop
+from surefoot.training.assemble import Parts
 from tests.cli.conftest import Outcome
 
 RUN_FILES = [
@@ -124,25 +127,77 @@ def test_a_defect_keeps_its_traceback(surefoot: Callable[..., Outcome], monkeypa
         surefoot("train", "tiny.toml", "--dry-run")
 
 
-def test_ctrl_c_says_how_to_go_on_and_it_does(surefoot: Callable[..., Outcome], workplace: Path) -> None:
-    """Interrupt a real process in the middle of a run, then paste the command that it printed."""
-    words = [sys.executable, "-m", "surefoot", "train", "tiny.toml", "--train.steps", "12", "--checkpoint.every", "1"]
+def interrupted(words: list[str], ready: Callable[[], bool]) -> str:
+    """Interrupt a real process; returns the line that it says about what is left."""
     # A shell that puts the tests into the background makes them, and all they start, deaf to Ctrl-C.
     hearing = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=hearing)
-    metrics = workplace / "runs" / "tiny" / "metrics.jsonl"
-    while process.poll() is None and len(read_lines(metrics)) < 3:
-        time.sleep(0.05)
+    command = [sys.executable, "-m", "surefoot", *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=hearing)
+    while process.poll() is None and not ready():
+        time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in err
-    said = [line for line in err.splitlines() if line.startswith("surefoot: stopped")]
-    assert len(said) == 1
-    command = said[0].split(": ")[-1].split()
-    assert command == ["surefoot", *words[3:], "--resume"]
+    (said,) = [line for line in err.splitlines() if line.startswith("surefoot: stopped")]
+    return said
+
+
+@pytest.mark.parametrize(
+    ("every", "says"),
+    [
+        ("1", "; to go on from the last saved step, "),
+        ("0", " and before a state was saved, so that there is none to go on"),
+    ],
+)
+def test_ctrl_c_says_what_is_left_and_the_command_works(
+    every: str, says: str, surefoot: Callable[..., Outcome], workplace: Path
+) -> None:
+    words = ["train", "tiny.toml", "--train.steps", "30", "--checkpoint.every", every]
+    metrics = workplace / "runs" / "tiny" / "metrics.jsonl"
+    said = interrupted(words, lambda: len(read_lines(metrics)) >= 3)
+    assert re.match(r"surefoot: stopped after step \d+", said) and says in said
+    command = said.split(": ")[-1].split()
+    assert command == ["surefoot", *words, "--resume"]
     assert surefoot(*command[1:]).code == 0
-    assert [record["step"] for record in read_lines(metrics)] == list(range(1, 13))
+    assert [record["step"] for record in read_lines(metrics)] == list(range(1, 31))
+
+
+def test_ctrl_c_before_the_first_step_promises_nothing(surefoot: Callable[..., Outcome], workplace: Path) -> None:
+    words = ["train", "tiny.toml", "--train.group_size", "512", "--rollout.max_new_tokens", "200"]  # a long step
+    said = interrupted(words, (workplace / "runs" / "tiny" / "card.md").exists)
+    assert "before the first step was done, and nothing is kept of it" in said
+    assert said.split(": ")[-1].split() == ["surefoot", *words]
+    assert not (workplace / "runs" / "tiny").exists()
+
+
+def stop(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_while_the_model_is_loaded(
+    surefoot: Callable[..., Outcome], workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new run leaves nothing, a resumed one what it had; another run in the folder is not taken for this one."""
+    assert surefoot("train", "tiny.toml", "--quiet").code == 0
+    monkeypatch.setattr(loop, "assemble", stop)
+    line = surefoot("train", "tiny.toml", "--resume", "--train.steps", "9").err
+    assert re.search(r"stopped after step \d+; to go on from the last saved step, \d+: surefoot train .*--resume", line)
+    for name in ("tiny", "new"):
+        done = surefoot("train", "tiny.toml", "--name", name)
+        assert done.code == 130 and "nothing is kept of it" in done.err and "--resume" not in done.err
+    assert "stopped" in surefoot("train", "tiny.toml", "--name", "new").err
+
+
+def test_ctrl_c_in_supervised_training_says_that_it_cannot_be_gone_on_with(
+    surefoot: Callable[..., Outcome], workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Parts, "save", stop)
+    (workplace / "sft.toml").write_text("steps = 2\nbatch = 4\n[task]\ntrain_size = 20\nheldout_size = 0\n")
+    done = surefoot("sft", "sft.toml", "--task.name", "addition")
+    assert done.code == 130
+    assert "stopped after step 2; supervised training cannot be gone on with" in done.err
+    assert f"rm -r {workplace / 'runs' / 'sft'}" in done.err and "--resume" not in done.err
 
 
 def test_a_reader_that_leaves_is_no_error(workplace: Path) -> None:

@@ -14,7 +14,8 @@ bash      ``surefoot`` lines run, ``make`` lines must name a target, ``pip insta
 text      output, not executed
 ========  ========================================================================================================
 
-A block under the comment ``<!-- slow -->`` runs in the slow suite only.
+A block with the word ``foreign`` is another library's: Python must compile, nothing is run. A block under the comment
+``<!-- slow -->`` runs in the slow suite only.
 """
 
 from __future__ import annotations
@@ -119,6 +120,10 @@ class Reader:
                 (folder / name).symlink_to(REPOSITORY / name)
 
     def follow(self, block: Block) -> None:
+        if "foreign" in block.info:
+            if block.language == "python":
+                compile(block.code, block.page, "exec")
+            return
         getattr(self, f"_{block.language}")(block)
         if block.file and block.language != "text":
             (self.folder / block.file).write_text(block.code, encoding="utf-8")
@@ -328,3 +333,11 @@ def test_the_reference_of_the_configuration_is_the_one_that_the_code_gives() -> 
     from surefoot.cli.reference import reference
 
     assert (REPOSITORY / "docs" / "configuration.md").read_text(encoding="utf-8") == reference(), "run: make docs"
+
+
+def test_the_words_of_other_libraries_are_those_of_the_code() -> None:
+    from surefoot.cli.coming_from import PLACE, tables
+    from surefoot.methods.pages import between
+
+    page = (REPOSITORY / "docs" / "coming_from.md").read_text(encoding="utf-8")
+    assert between(page, PLACE, tables()) == page, "run: make docs"

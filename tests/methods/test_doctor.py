@@ -40,7 +40,7 @@ def test_a_healthy_configuration(config: RunConfig) -> None:
     checks = examine(config)
     assert [check for check in checks if check.outcome == "fail"] == []
     assert all(check.evidence and "\n" not in check.evidence for check in checks)
-    assert len(checks) == 10
+    assert len(checks) == 11
 
 
 @pytest.mark.parametrize("options", [{"reward.right": 2.0, "reward.wrong": -1.0}, {"reward.format_weight": 0.1}])

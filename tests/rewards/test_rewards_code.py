@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 from typing import Any
 
@@ -264,3 +265,59 @@ def test_every_ending_has_a_place() -> None:
     from surefoot.rewards.code import FAILURES as kinds
 
     assert set(kinds) == set(Ending) - {Ending.OK, Ending.ERROR}
+
+
+@at_each_level
+def test_nothing_of_a_completion_is_parsed_in_the_process_that_trains(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hostile = ["import a" + ".b" * 100_000, "(" * 100_000, "x = " + "9" * 100_000, "f'{" * 10_000, "-" * 100_000 + "1"]
+    for gold in (SCRIPT, FUNCTION, HUMAN, ASSERTS):
+        scores(sandbox, gold, fenced("pass"))  # the tests themselves are read
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("a parser in the process that trains")
+
+    for name in ("compile", "exec", "eval"):
+        monkeypatch.setattr(builtins, name, refuse)
+    pool: Any = Limited(sandbox, Limits(seconds=5.0, cpu_seconds=2.0))
+    for gold in (SCRIPT, HUMAN):
+        found = scores(pool, gold, *hostile, *map(fenced, hostile))
+        assert [score.total for score in found] == [0.0] * len(found)
+        assert {score.status for score in found} <= {Status.OK, Status.NO_ANSWER}
+
+
+@at_each_level
+def test_numbers_that_take_for_ever_to_write_out_are_wrong(sandbox: Sandbox) -> None:
+    gold = {"inputs": [[1, 2]], "outputs": [3], "fn_name": "f"}
+    for value in ("Decimal('1e999999999')", "Decimal('-1e999999999')", "Fraction(1, 10**4000)", "Decimal('sNaN')"):
+        program = f"from decimal import *\nfrom fractions import *\ndef f(a, b): return {value}"
+        assert scores(sandbox, gold, fenced(program))[0].total == 0.0
+
+
+ROOM = [
+    ({"inputs": [""], "outputs": ["\u4f60" * 40_000]}, "print('\u4f60' * 40_000)"),
+    ({"inputs": [""], "outputs": ["\U0001f600" * 20_000]}, "print('\U0001f600' * 20_000)"),
+    ({"inputs": [""], "outputs": ["\n".join(map(str, range(30_000)))]}, "print(*range(30_000), sep='\\n')"),
+    ({"inputs": [[]], "outputs": ["\u4f60" * 40_000], "fn_name": "f"}, "def f(): return '\u4f60' * 40_000"),
+    (
+        {"inputs": [[]], "outputs": [[[n, n] for n in range(5_000)]], "fn_name": "f"},
+        "def f(): return [(n, n) for n in range(5_000)]",
+    ),
+    ({"inputs": [[]], "outputs": [[0.3] * 9_000], "fn_name": "f"}, "def f(): return [0.1 + 0.2] * 9_000"),
+    (
+        {"inputs": [[]], "outputs": [{str(n): [n] for n in range(3_000)}], "fn_name": "f"},
+        "def f(): return {n: (n,) for n in range(3_000)}",
+    ),
+    ({"inputs": [[]], "outputs": [10**4_000], "fn_name": "f"}, "def f(): return 10**4_000"),
+]
+
+
+@at_each_level
+@pytest.mark.parametrize("case", range(len(ROOM)))
+def test_what_is_expected_has_room_in_bytes(sandbox: Sandbox, case: int) -> None:
+    gold, program = ROOM[case]
+    small: Any = Limited(sandbox, Limits(output=1024))
+    assert scores(small, gold, fenced(program))[0].total == 1.0
+    if "inputs" in gold and gold["inputs"] == [""]:
+        assert scores(small, gold, fenced("print('x' * 10_000_000)"))[0].components["output_limit"] == 1.0

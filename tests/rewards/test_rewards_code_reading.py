@@ -6,13 +6,15 @@ import base64
 import json
 import pickle
 import zlib
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from surefoot.errors import RewardError
 from surefoot.rewards.code_compare import same_output, same_value
-from surefoot.rewards.code_extract import program_in
+from surefoot.rewards.code_extract import Found, program_in
 from surefoot.rewards.code_suites import Case, Suite, suite_of, with_tests_aside
 from surefoot.types import Prompt
 
@@ -26,31 +28,32 @@ PROGRAMS = [
     ("```python\nx = 1\n```\nOutput:\n```\n7\n```", "x = 1\n"),
     ("```python\nx = 1\n```\n```bash\nls\n```", "x = 1\n"),
     ("```\nx = 1\n```", "x = 1\n"),
-    ("1. So\n   ```python\n   x = 1\n   ```", "   x = 1\n"),
+    ("1. So\n   ```python\n   x = 1\n   ```", "x = 1\n"),
     ("<think>```python\nx = 1\n```</think>```python\nx = 2\n```", "x = 2\n"),
     ("<think>```python\nx = 1\n```", None),
-    ("print(3)", "print(3)"),
-    ("def f():\n    return 1\n", "def f():\n    return 1\n"),
-    ("I think so.", None),
-    ("```python\nx = 1", None),
-    ("```json\n{}\n```", None),
     ("", None),
-    ("12", None),
-    ("-3.5", None),
-    ("yes", None),
 ]
+
+
+BARE = ["print(3)", "def f():\n    return 1\n", "I think so.", "```python\nx = 1", "```json\n{}\n```", "12", "yes"]
 
 
 @pytest.mark.parametrize("text, program", PROGRAMS)
 def test_the_program_in_a_completion(text: str, program: str | None) -> None:
-    assert program_in(text) == program
+    found = program_in(text)
+    assert (found.source if found else None) == program and (found is None or not found.bare)
 
 
-def test_a_bare_completion_continues_the_header() -> None:
-    header = 'def f(x):\n    """Double."""\n'
-    assert program_in("    return 2 * x\n", header) == "    return 2 * x\n"
-    assert program_in("    return 2 * x\n") is None
-    assert program_in("It is twice x.", header) is None
+@pytest.mark.parametrize("text", BARE)
+def test_a_text_without_a_fence_is_left_to_the_sandbox(text: str) -> None:
+    assert program_in(text) == Found(text, bare=True)
+
+
+def test_a_block_that_defines_what_is_wanted_goes_before_a_later_one() -> None:
+    text = "```python\ndef f(x): return x\n```\nUse it:\n```python\nprint(f(1))\n```\n"
+    for wanted, source in ((("f",), "def f(x): return x\n"), ((), "print(f(1))\n"), (("g",), "print(f(1))\n")):
+        found = program_in(text, wanted)
+        assert found is not None and found.source == source
 
 
 OUTPUTS = [
@@ -87,6 +90,17 @@ VALUES = [
     ([1, 2], [2, 1], False),
     ({"a": (1,)}, {"a": [1]}, True),
     ({"a": 1}, {"b": 1}, False),
+    ({1: 2}, {"1": 2}, True),
+    ({-3: [1], 10: {2: 3}}, {"10": {"2": 3}, "-3": [1]}, True),
+    ({True: 1, None: 2, 0.5: 3}, {"true": 1, "null": 2, "0.5": 3}, True),
+    ({1: 2, "1": 3}, {"1": 2}, False),
+    ({"1": 2}, {1: 2}, False),
+    ({(1, 2): 3}, {"(1, 2)": 3}, False),
+    (Decimal("1.5"), 1.5, True),
+    (Decimal("1.5"), 1.6, False),
+    (Decimal("NaN"), 1.0, False),
+    (Fraction(4, 2), 2, True),
+    (Fraction(1, 3), 0, False),
     ({}, {"a": 1}, False),
     (0.1 + 0.2, 0.3, True),
     (1, 1.0, True),
@@ -123,6 +137,18 @@ SUITES: list[tuple[Any, dict[str, Any], Suite]] = [
     (None, {"input_output": '{"inputs": ["1\\n"], "outputs": ["2\\n"]}'}, Suite(TWO[:1])),
     ({"inputs": [[1, [2]]], "outputs": [3], "fn_name": "f"}, {}, Suite((Case((1, [2]), 3),), "f")),
     ({"inputs": ["1\n[2]"], "outputs": ["3"], "fn_name": "f"}, {}, Suite((Case((1, [2]), 3),), "f")),
+    ({"inputs": [["12"]], "outputs": ["21"], "fn_name": "f"}, {}, Suite((Case(("12",), "21"),), "f")),
+    (
+        {"inputs": [["a"], ["b"]], "outputs": ["true", "[1]"], "fn_name": "f"},
+        {},
+        Suite((Case(("a",), "true"), Case(("b",), "[1]")), "f"),
+    ),
+    (
+        {"inputs": ["ab", "12"], "outputs": ["ba", "21"], "fn_name": "f"},
+        {},
+        Suite((Case(("ab",), "ba"), Case(("12",), "21")), "f"),
+    ),
+    ({"inputs": ['"12"'], "outputs": ['"21"'], "fn_name": "f"}, {}, Suite((Case(("12",), "21"),), "f")),
     ({"public_test_cases": STDIN, "private_test_cases": HIDDEN}, {}, Suite(TWO)),
     ({"public_test_cases": json.dumps(STDIN), "private_test_cases": PACKED}, {}, Suite(TWO)),
     (

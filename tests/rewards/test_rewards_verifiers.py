@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from surefoot.errors import RewardError
 from surefoot.rewards.verifiers import gold_text, is_number, make_verifier, same_number, same_text
+from surefoot.tasks.gold import GoldError
 from surefoot.types import Prompt, Score, Status
 
 FINAL = ["boxed", "exact", "number", "tag"]
@@ -137,14 +138,16 @@ def test_the_last_number(text: str, gold: object, expected: str):
         ("<think>a dog?</think>the cat", "the cat", RIGHT),
         ("936", 936, RIGHT),
         ("true", True, RIGHT),
-        ('["a", 1]', ["a", 1], RIGHT),
+        ('["a", 1]', ["a", 1], WRONG),
+        ("1", ["a", 1], RIGHT),
         ("The cat", "the cat", WRONG),
         ("thecat", "the cat", WRONG),
         ("the cat.", "the cat", WRONG),
         ("It is the cat", "the cat", WRONG),
         ("the cat the cat", "the cat", WRONG),
         ("936.0", "936", WRONG),
-        ("True", True, WRONG),
+        ("True", True, RIGHT),
+        ("TRUE", True, WRONG),
         (PROMPT, "936", WRONG),
         ("", "936", NONE),
         (" \n\t", "936", NONE),
@@ -252,15 +255,11 @@ def test_gold_answers_that_nothing_could_match_are_refused(name: str, gold: obje
 
 
 def test_texts_and_numbers_of_gold_answers():
-    assert [gold_text(gold) for gold in ("a b", 3, 0.5, True, None, ["é"])] == [
-        "a b",
-        "3",
-        "0.5",
-        "true",
-        "null",
-        '["é"]',
-    ]
-    assert [is_number(gold) for gold in ("3", 3, 0.5, "1,234", "x", True, None, [3])] == [True] * 4 + [False] * 4
+    assert [gold_text(gold) for gold in ("a b", 3, 0.5, True, ["é", "e"])] == ["a b", "3", "0.5", "true", "é"]
+    with pytest.raises(GoldError, match="is null"):
+        gold_text(None)
+    assert [is_number(gold) for gold in ("3", 3, 0.5, "1,234", [3, "4.5"])] == [True] * 5
+    assert [is_number(gold) for gold in ("x", True, None, [3, "x"], [], {"a": 3})] == [False] * 6
     assert same_number("3", "3.0") and not same_number("three", "three")
     assert not same_number("1e999999", "1e888888") and not same_number("3/0", "4/0")
     assert same_text("a\tb", " a b") and not same_text("ab", "a b")

@@ -16,7 +16,10 @@ def test_this_machine() -> None:
         for probe in (
             "socket: ",
             "read /etc/passwd: ",
+            "datagram: Operation not permitted",
             "100 processes: 0",
+            "memory beside: ",
+            "nameless files: ",
             "2 GiB: MemoryError",
             "endless loop: timeout",
         ):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,8 @@ from tests.rewards.sandboxes import LEVELS
 
 HELD = (Probe("start", True, "fine"),)
 LEAKS = (Probe("socket", False, "connected"),)
-PROBES = ["socket", "read /etc/passwd", "read outside", "write outside", "100 processes", "2 GiB", "endless loop"]
+PROBES = ["socket", "read /etc/passwd", "read outside", "write outside", "datagram", "100 processes", "2 GiB"]
+PROBES += ["memory beside", "nameless files", "endless loop"]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +65,7 @@ def test_the_probes_find_what_rlimits_lets_through() -> None:
     """The self-test is worth something: it fails where there is no sandbox."""
     probes = {probe.name: probe for probe in self_test("rlimits")}
     assert probes["socket"].evidence == "connected" and not probes["socket"].held
-    for name in ("read /etc/passwd", "read outside", "write outside", "100 processes"):
+    for name in ("read /etc/passwd", "read outside", "write outside", "datagram", "100 processes", "memory beside"):
         assert not probes[name].held, probes[name]
     assert probes["2 GiB"].held and probes["endless loop"].held
 
@@ -93,6 +96,8 @@ def stand_in(folder: Path) -> Path:
 
 
 def test_docker_is_asked_for_a_closed_container(tmp_path: Path) -> None:
+    beside = Path(tempfile.mkdtemp(dir="/tmp"))
+    (beside / "kept").write_text("whole")
     config = SandboxConfig(isolation="docker", image="there", command=str(stand_in(tmp_path)), workers=1)
     if landlock.version() < 3:
         with pytest.raises(SandboxError):  # the stand-in has no walls of a container's own
@@ -102,6 +107,8 @@ def test_docker_is_asked_for_a_closed_container(tmp_path: Path) -> None:
             assert sandbox.isolation == "docker"
             assert sandbox.run("print(6 * 7)").stdout == "42\n"
             assert sandbox.run("while True: pass", limits=Limits(seconds=0.3)).status is Ending.TIMEOUT
+    assert (beside / "kept").read_text() == "whole"  # the stand-in's /tmp is that of the machine
+    shutil.rmtree(beside)
     asked = (tmp_path / "asked").read_text()
     for option in ("--network none", "--read-only", "--cap-drop ALL", "no-new-privileges", "--pids-limit", "--memory"):
         assert option in asked
@@ -125,6 +132,22 @@ def test_bubblewrap_is_asked_for_new_namespaces(tmp_path: Path, monkeypatch: pyt
     command = backend("bubblewrap", SandboxConfig()).command
     assert command[:2] == [str(program), "--unshare-all"] and "--die-with-parent" in command
     assert not any(word.startswith("--bind") for word in command)
+    assert [command[n + 1] for n, word in enumerate(command) if word == "--dev-bind"] == ["/dev/null", "/dev/urandom"]
+    assert (
+        "--dev" not in command and "--size" not in command and command.index("--remount-ro") > command.index("--tmpfs")
+    )
+
+
+def test_bubblewrap_limits_the_file_system_where_it_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bwrap"
+    program.write_text("#!/bin/sh\necho '    --size BYTES   Set size of next argument (only for --tmpfs)'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    words = " ".join(backend("bubblewrap", SandboxConfig(disk_mb=3)).command)
+    assert f"--size {3 << 20} --tmpfs /tmp" in words
+    monkeypatch.setattr(landlock, "version", lambda: 0)
+    with pytest.raises(SandboxError, match="bubblewrap' needs Landlock"):
+        backend("bubblewrap", SandboxConfig())
 
 
 def test_several_processes_need_namespaces() -> None:

@@ -10,6 +10,7 @@ from surefoot.config import validate
 from surefoot.errors import ConfigError, DataError
 from surefoot.tasks.build import BUILDERS, build_task, fingerprint
 from surefoot.tasks.config import TaskConfig
+from surefoot.tasks.fingerprint import task_fingerprint
 from surefoot.types import Prompt
 
 
@@ -71,7 +72,7 @@ def test_the_fingerprint_sees_every_prompt_answer_and_part():
 @pytest.mark.parametrize("name", [name for name in BUILDERS if name not in ("file", "mixture")])
 def test_a_task_knows_its_fingerprint(name: str):
     task = build_task(TaskConfig(name=name, train_size=5, heldout_size=2))
-    assert task.name == name and task.fingerprint == fingerprint(task.train, task.heldout)
+    assert task.name == name and task.fingerprint == task_fingerprint(task)
 
 
 def test_options_change_the_problems():

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surefoot.tasks.extraction import Shape, boxed, free_answer, shape_of, tagged
+from surefoot.tasks.extraction import Shape, boxed, free_answer, placed_answer, shape_of, tagged
+from surefoot.tasks.statements import statements
 
 
 @pytest.mark.parametrize(
@@ -170,3 +171,40 @@ def test_long_texts_are_quick():
     for piece in (r"\boxed{", "<answer>", "answer is ", "=", "**", "\n \n", "<think>"):
         for gold in ("7", "w", "a\nb"):
             free_answer(piece * 20_000, gold)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("答案为：12", "12"),
+        ("答案是：12", "12"),
+        ("答案是12元。", "12元"),
+        ("答：12", "12"),
+        ("答：一共有12个苹果。", "12"),
+        ("答案：$x^2$。", "x^2"),
+        ("故答案为：3。", "3"),
+        ("所以，最终答案是 12。因为还剩3个。", "12"),
+        ("正确答案是12，因为3+9=12", "12"),
+        ("答案应为12", "12"),
+        ("結果為12。", "12"),
+        ("问：有几个？答：12", "12"),
+        ("Final answer: 12", "12"),
+        ("**Final Answer:** 12", "12"),
+        ("The answer, therefore, is 12.", "12"),
+        ("La respuesta es 12.", "12"),
+        ("La réponse est 12.", "12"),
+        ("Die Antwort lautet 12.", "12"),
+        ("答えは12", "12"),
+        ("정답: 12", "12"),
+        ("Ответ: 12", "12"),
+        ("答案不是12", None),
+        ("回答问题", None),
+        ("The answering machine is broken", None),
+    ],
+)
+def test_what_a_text_says_its_answer_is(text: str, found: str | None):
+    assert placed_answer(text, ["says"]) == found
+
+
+def test_statements_come_last_first_and_end_where_the_next_begins():
+    assert list(statements("The answer is 1, no: the answer is 2. 答案是3")) == ["3", "2", "1, no: the"]

@@ -114,3 +114,36 @@ def test_long_texts_take_no_longer_than_their_length(piece: str):
     begin = time.process_time()
     last_numeral(piece * 30_000)
     assert time.process_time() - begin < 20
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("It takes 1 1/4 hours.", Fraction(5, 4)),
+        ("2 1/2", Fraction(5, 2)),
+        ("2½", Fraction(5, 2)),
+        ("1\u00a01/4", Fraction(5, 4)),
+        ("１２", 12),
+        ("１，２３４．５", Fraction(2469, 2)),
+        ("－３／４", Fraction(-3, 4)),
+        (r"1{,}000", 1000),
+        ("1.5×10³", 1500),
+        ("1.2万", 12000),
+        ("百分之二十", 20),
+        ("三分之一", Fraction(1, 3)),
+        ("一百二十三", 123),
+    ],
+)
+def test_numbers_are_read_whole(text: str, value: Fraction):
+    numeral = last_numeral(text)
+    assert numeral is not None and numeral.value == value
+
+
+@pytest.mark.parametrize("text", ["2-1/2", "1 and 1/2", "10k", "±5", "2.5(3)", r"\sqrt{2}", "2π"])
+def test_what_is_a_number_in_a_sentence_alone_is_none_as_a_formula(text: str):
+    assert read_numeral(text) is None
+
+
+def test_a_number_is_found_far_from_the_end_and_not_cut():
+    text = "x " * 3000 + "1234567" + " and words" * 12_000
+    assert last_numeral(text).value == 1234567  # type: ignore[union-attr]

@@ -195,7 +195,7 @@ def test_what_stood_around_the_output_of_a_tool_is_set_apart():
     zeros = np.zeros(len(ids), dtype=np.float32)
     sample = Sample(ids, origin, zeros, zeros.astype(np.int32), zeros, zeros, Finish.STOP, "p")
     assert renderer.decode(sample) == "ab\ncd"  # "3+4=1", a tool, "7" is not "3+4=17"
-    assert [renderer.token_at(sample, end) for end in (0, 1, 2, 3, 4, 5, 99)] == [0, 0, 1, 2, 2, 3, 3]
+    assert renderer.tokens_at(sample, (0, 1, 2, 3, 4, 5, 99)) == [0, 0, 1, 2, 2, 3, 3]
     assert renderer.decode(Sample.of(ids, np.array([], dtype=np.int64), prompt_id="p")) == ""
 
 
@@ -205,7 +205,7 @@ def test_what_was_forced_on_the_policy_is_in_the_text_and_a_step_ends_with_the_p
     injected = np.array([character in "so:" for character in "3+4=1so:7"])
     sample = Sample.of(renderer.ids(QUESTION), np.array(ids), prompt_id="p", injected=injected)
     assert renderer.decode(sample) == "3+4=1so:7"
-    assert [renderer.token_at(sample, end) for end in (5, 6, 8, 9)] == [4, 4, 4, 5]
+    assert renderer.tokens_at(sample, (5, 6, 8, 9)) == [4, 4, 4, 5]
 
 
 def test_a_character_of_several_tokens_is_complete_with_its_last():
@@ -215,7 +215,7 @@ def test_a_character_of_several_tokens_is_complete_with_its_last():
     renderer = Renderer(made, TaskConfig(template="plain"))
     sample = Sample.of(np.array([1, 2]), np.array(renderer.tokens("x\U0001f600y")), prompt_id="p")
     assert len(sample) == 2 + 1 + 4 + 1 and renderer.decode(sample) == "x\U0001f600y"
-    assert [renderer.token_at(sample, end) for end in (1, 2, 3)] == [0, 4, 5]
+    assert renderer.tokens_at(sample, (1, 2, 3)) == [0, 4, 5]
 
 
 def bytes_to_unicode() -> dict[int, str]:

@@ -399,6 +399,15 @@ def test_a_reward_that_never_says_what_is_right_is_told_so_once(tmp_path: Path) 
     assert not any("never says" in str(warning.message) for warning in caught)
 
 
-def test_resuming_a_run_that_is_not_there_says_that_a_new_one_starts(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="holds no run to go on with"):
-        train(tiny(tmp_path, train={"steps": 1}), reward=digits_reward(), resume=True)
+def test_resuming_a_run_that_is_not_there_is_refused_with_the_names_of_those_that_are(tmp_path: Path) -> None:
+    train(tiny(tmp_path, train={"steps": 1}), reward=digits_reward())
+    with pytest.raises(
+        RunFolderError, match=r"there is no run .*tinny .*Did you mean 'tiny'\? Start it without --resume"
+    ):
+        train(tiny(tmp_path, name="tinny"), reward=digits_reward(), resume=True)
+    with pytest.raises(RunFolderError, match=r"there is no run .*Start it without --resume"):
+        train(tiny(tmp_path / "elsewhere"), reward=digits_reward(), resume=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["tiny"]
+    (tmp_path / "tiny" / "config.toml").unlink()
+    with pytest.raises(RunFolderError, match=r"the run .* has lost its config\.toml.*restore the file"):
+        train(tiny(tmp_path), reward=digits_reward(), resume=True)

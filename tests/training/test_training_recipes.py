@@ -266,7 +266,8 @@ def test_the_critic_learns_how_large_the_returns_are(kind: str, tmp_path: Path) 
 
 def test_steps_are_placed_on_the_tokens_where_they_end(tmp_path: Path) -> None:
     task = {"name": "chain_mod", "train_size": 8, "heldout_size": 4, "template": "plain"}
-    parts = assemble(validate(RunConfig, {"task": task, "rollout": {"max_new_tokens": 64}}))
+    config = {"task": task, "rollout": {"max_new_tokens": 64}, "algorithm": {"preset": "grpo_process"}}
+    parts = assemble(validate(RunConfig, config))
     prompt = parts.task.train[0]
     assert parts.task.demonstrate is not None
     completion = parts.renderer.completion_ids(parts.task.demonstrate(prompt, 0, 0.0))

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import time
 import warnings
@@ -45,6 +46,11 @@ def contents(runs: Path) -> dict[str, bytes]:
     return {str(file.relative_to(run)): file.read_bytes() for file in [*files, *sorted((run / "samples").iterdir())]}
 
 
+def begun(runs: Path) -> bool:
+    """Whether there is a run to go on with; one that was killed before that is started."""
+    return (runs / "tiny" / "config.toml").exists()
+
+
 def in_child(work: Callable[[], Any], kill_after: float | None = None) -> int:
     """Run in a forked process, killed with SIGKILL after some seconds; returns its exit code."""
 
@@ -78,7 +84,7 @@ def test_killed_at_ten_random_moments(uninterrupted: tuple[dict[str, bytes], flo
     killed = 0
     while killed < KILLS:
         code = in_child(
-            lambda: train(config(tmp_path), reward=digits_reward(), resume=True),
+            lambda: train(config(tmp_path), reward=digits_reward(), resume=begun(tmp_path)),
             kill_after=rng.uniform(0.05, 0.6 * seconds),
         )
         if code == 0:  # it finished before it could be killed: begin again, so that all kills hit a run at work
@@ -87,7 +93,7 @@ def test_killed_at_ten_random_moments(uninterrupted: tuple[dict[str, bytes], flo
             continue
         assert code == -signal.SIGKILL
         killed += 1
-    assert in_child(lambda: train(config(tmp_path), reward=digits_reward(), resume=True)) == 0
+    assert in_child(lambda: train(config(tmp_path), reward=digits_reward(), resume=begun(tmp_path))) == 0
     assert contents(tmp_path) == expected
     assert not list((tmp_path / "tiny" / "state").glob(".*"))
 
@@ -110,7 +116,7 @@ def test_killed_with_a_critic(tmp_path: Path) -> None:
     seconds = time.perf_counter() - begin
     rng, killed, runs = random.Random(1), 0, tmp_path / "killed"
     for _ in range(4):
-        resume = lambda: train(with_a_critic(runs), reward=digits_reward(), resume=True)  # noqa: E731
+        resume = lambda: train(with_a_critic(runs), reward=digits_reward(), resume=begun(runs))  # noqa: E731
         killed += in_child(resume, kill_after=rng.uniform(0.3, 0.7) * seconds) == -signal.SIGKILL
     assert killed > 0
     assert in_child(resume) == 0
@@ -189,8 +195,11 @@ def test_a_damaged_state_is_removed_and_the_one_before_it_is_used(
     assert [path.name for path in states_kept] == ["step-000011", "step-000012"]
     DAMAGES[damage](states_kept[-1])
     (tmp_path / "tiny" / "model" / "model.safetensors").unlink()
-    with pytest.warns(UserWarning, match="is damaged"):
+    with pytest.warns(UserWarning) as caught:
         train(config(tmp_path), reward=digits_reward(), resume=True)
+    said = [str(warning.message) for warning in caught]
+    assert any("is damaged" in text and "the one before it is used, step-000011" in text for text in said)
+    assert any("stopped after step 12 and goes on from step-000011: 1 step is done again" in text for text in said)
     assert contents(tmp_path) == expected
 
 
@@ -310,3 +319,138 @@ def test_a_step_whose_writer_was_killed_before_its_timings_has_its_tokens_again(
     assert [record["step"] for record in after] == [1, 2, 3] and after[0] == before[0]
     assert after[1] == {name: before[1][name] for name in ("step", "tokens_generated", "tokens_trained")}
     assert resumed.summary["tokens_generated"] == sum(record["tokens_generated"] for record in after)
+
+
+# What was lost, and what is not this run's
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    """The content of a run folder but for what every resume writes anew."""
+    again = ("config.toml", "card.md", "environment.json", ".lock")
+    return {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and file.name not in again
+    }
+
+
+def remove_the_states(run: Path) -> None:
+    shutil.rmtree(run / "state")
+
+
+def empty_the_states(run: Path) -> None:
+    for state in (run / "state").iterdir():
+        shutil.rmtree(state)
+
+
+def damage_all_states(run: Path) -> None:
+    for state in (run / "state").iterdir():
+        flip_a_bit(state)
+
+
+def remove_the_states_and_their_log(run: Path) -> None:
+    remove_the_states(run)
+    (run / "states.jsonl").unlink()
+
+
+LOSSES = [remove_the_states, empty_the_states, damage_all_states, remove_the_states_and_their_log]
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+def test_a_run_whose_states_are_lost_is_refused_and_keeps_its_logs(
+    lose: Callable[[Path], None], tmp_path: Path
+) -> None:
+    run = train(tiny(tmp_path), reward=digits_reward()).folder
+    lose(run)
+    before = everything(run)
+    with pytest.raises(RunFolderError) as caught:
+        train(tiny(tmp_path, train={"steps": 6}), reward=digits_reward(), resume=True)
+    message = str(caught.value)
+    assert "has done 4 steps" in message and "none of its states can be read" in message
+    assert "from a copy" in message and "another 'name'" in message and f"rm -r {run}" in message
+    assert everything(run) == before
+
+
+def test_a_run_that_was_stopped_before_its_first_state_begins_again_and_says_so(tmp_path: Path) -> None:
+    def work() -> None:
+        def kill(progress: Any) -> None:
+            if progress.step == 3:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        train(tiny(tmp_path, checkpoint={"every": 0}), reward=digits_reward(), watch=kill)
+
+    assert in_child(work) == -signal.SIGKILL
+    with pytest.warns(UserWarning, match="stopped after step 3 before it had saved a state, and begins again: 3 steps"):
+        resumed = train(tiny(tmp_path, checkpoint={"every": 0}), reward=digits_reward(), resume=True)
+    assert [record["step"] for record in read_lines(resumed.folder / "metrics.jsonl")] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        ({"seed": 1}, "seed = there 1 and here 0"),
+        ({"optimiser": {"lr": 2e-3}}, "optimiser.lr = there 0.002 and here 0.001"),
+        ({"seed": 3, "rollout": {"top_p": 0.9}}, "rollout.top_p = there 0.9 and here 1.0; seed = there 3 and here 0"),
+    ],
+)
+def test_a_state_of_another_run_is_refused(other: dict[str, Any], says: str, tmp_path: Path) -> None:
+    run = train(tiny(tmp_path / "one"), reward=digits_reward()).folder
+    stranger = train(tiny(tmp_path / "two", **other), reward=digits_reward()).folder
+    shutil.rmtree(run / "state")
+    shutil.copytree(stranger / "state", run / "state")
+    before = everything(run)
+    with pytest.raises(RunFolderError, match="is of another run") as caught:
+        train(tiny(tmp_path / "one", train={"steps": 6}), reward=digits_reward(), resume=True)
+    assert says in str(caught.value)
+    assert everything(run) == before
+
+
+def test_every_changed_key_is_told(tmp_path: Path) -> None:
+    train(tiny(tmp_path, train={"steps": 1}), reward=digits_reward())
+    changed = tiny(tmp_path, train={"steps": 1, "group_size": 8}, optimiser={"lr": 2e-3}, seed=5)
+    with pytest.raises(RunFolderError) as caught:
+        train(changed, reward=digits_reward(), resume=True)
+    for words in (
+        "optimiser.lr = 0.001, and now it is 0.002",
+        "seed = 0, and now it is 5",
+        "train.group_size = 4, and",
+    ):
+        assert words in str(caught.value)
+
+
+def test_a_finished_run_says_that_it_was_finished_and_how_to_go_on(tmp_path: Path) -> None:
+    run = train(tiny(tmp_path), reward=digits_reward()).folder
+    before = contents(tmp_path)
+    with pytest.warns(UserWarning, match=r"finished before, at step 4 \(train\.steps = 4 are done\).*to more than 4"):
+        again = train(tiny(tmp_path), reward=digits_reward(), resume=True)
+    assert again.summary["ended"] == "steps" and contents(tmp_path) == before
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        train(tiny(tmp_path, train={"steps": 5}), reward=digits_reward(), resume=True)
+    assert not any("was finished" in str(warning.message) for warning in caught)
+    assert len(read_lines(run / "metrics.jsonl")) == 5
+
+
+def test_a_run_that_used_up_its_budget_says_which_to_raise(tmp_path: Path) -> None:
+    budget = {"samples": 20}  # 12 a step
+    train(tiny(tmp_path, budget=budget), reward=digits_reward())
+    with pytest.warns(UserWarning, match=r"at step 2 \(budget\.samples is used up\).*to go on, raise budget\.samples"):
+        train(tiny(tmp_path, budget=budget), reward=digits_reward(), resume=True)
+    assert train(tiny(tmp_path, budget={"samples": 36}), reward=digits_reward(), resume=True).summary["steps"] == 3
+
+
+@pytest.mark.parametrize("changed", ["tests", "options", "state"])
+def test_a_resume_with_other_metadata_is_refused(changed: str, tmp_path: Path) -> None:
+    from surefoot.tasks.base import Task
+    from surefoot.types import Prompt
+
+    def task(**over: Any) -> Task:
+        about = {"tests": ["assert f(1) == 2"], "options": ["a", "b"], "state": {"board": [0, 1], 2: "x"}} | over
+        prompts = [Prompt(f"p{i}", f"{i}+{i}=", "0", about) for i in range(8)]
+        return Task("mine", tuple(prompts[:6]), tuple(prompts[6:]))
+
+    train(tiny(tmp_path, train={"steps": 2}), reward=digits_reward(), task=task())
+    longer = tiny(tmp_path, train={"steps": 3})
+    with pytest.raises(RunFolderError, match="the prompts of the run"):
+        train(longer, reward=digits_reward(), task=task(**{changed: ["another"]}), resume=True)
+    assert train(longer, reward=digits_reward(), task=task(), resume=True).summary["steps"] == 3

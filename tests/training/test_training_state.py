@@ -46,6 +46,7 @@ STATE = RunState(
     model="m",
     reward="r",
 )
+COUNTERS = {name: value for name, value in vars(STATE).items() if name not in ("task", "model", "reward", "settings")}
 
 
 class Tied(nn.Module):
@@ -146,7 +147,7 @@ def test_files_by_the_parts_that_a_run_has(tmp_path: Path) -> None:
         "frozen",
     }  # tied once
     values = json.loads((everything / "state.json").read_text())
-    assert values["format"] == states.FORMAT == 2
+    assert values["format"] == states.FORMAT == 3
     assert sorted(values["files"]) == sorted(set(ALL) - {"state.json"})
 
 
@@ -188,6 +189,16 @@ def test_damage_of_any_file_is_found_and_the_state_before_it_used(
     state, held = states.load(good, *read)
     assert state.step == 6 and held == set(names)
     assert bits(*read) == bits(*some_parts(1, *names))
+
+
+def test_where_all_states_are_damaged_none_is_removed(tmp_path: Path) -> None:
+    paths = [saved(tmp_path, "model", step=step) for step in (6, 7)]
+    for path in paths:
+        cut_short(path / "model.safetensors")
+    with pytest.raises(RunFolderError, match=r"all states in .* are damaged \(step-000007: .*; step-000006: .*\)"):
+        states.newest(tmp_path)
+    assert all(path.is_dir() for path in paths)
+    assert states.newest(tmp_path / "nothing") is None
 
 
 # What does not fit
@@ -262,7 +273,8 @@ def test_states_of_an_older_format_are_refused(tmp_path: Path) -> None:
     old |= {"format": 1, "groups": values["groups"]["model"]}
     (path / "state.json").write_text(json.dumps({**old, "digest": states._digest_of(old)}))
     assert states.newest(tmp_path) == path  # it is whole, only not ours: nothing is removed
-    assert "has format 1, this version reads 2: start a new run" in refused(path, some_parts(2, "model"))
+    message = refused(path, some_parts(2, "model"))
+    assert "has format 1, and this version of Surefoot reads 3: go on with the version that wrote it" in message
 
 
 # Through a run folder
@@ -274,12 +286,18 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.trimmed: list[int | None] = []
+        self.settings = {"seed": 0}
+        self.steps: list[int] = []
 
     def trim(self, step: int | None) -> None:
         self.trimmed.append(step)
 
     def read(self, log: str) -> list[dict[str, Any]]:
-        return [{"step": step} for step in range(1, 8)]
+        return [{"step": step} for step in self.steps]
+
+    def log(self, log: str, record: dict[str, Any]) -> None:
+        assert log == "states"
+        self.steps = list(range(1, record["step"] + 1))  # of all logs: the run has come so far
 
 
 @pytest.mark.parametrize("reference_step", [0, 5])
@@ -301,8 +319,8 @@ def test_a_reference_is_stored_once_it_was_reset_and_comes_back(
     folder: Any = Folder(tmp_path)
     writer: Any = learner(1)
     fresh = restore(folder, learner(3), task, reward)
-    assert fresh == RunState(task="f", model=resume.fingerprint(policy), reward=reward.name)
-    state = RunState(**{**vars(STATE), "task": "f", "model": fresh.model, "reward": reward.name})
+    assert fresh == RunState(task="f", model=resume.fingerprint(policy), reward=reward.name, settings={"seed": 0})
+    state = RunState(**{**vars(fresh), **COUNTERS})
     state.reference_step = reference_step
     resume.store(folder, writer, state, CheckpointConfig())
     assert ("reference.safetensors" in [file.name for file in (tmp_path / "state" / "step-000007").iterdir()]) == bool(

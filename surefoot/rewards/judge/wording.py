@@ -21,6 +21,7 @@ from surefoot.errors import RewardError
 from surefoot.rewards.base import Completion
 from surefoot.rewards.judge.config import JudgeConfig
 from surefoot.rewards.values import well_formed
+from surefoot.tasks.gold import shown
 
 _PLACE = re.compile(r"\{(\w+)\}")
 _SPECIAL = re.compile(r"<\||\|>|</?s>|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>")
@@ -61,7 +62,8 @@ def ask(config: JudgeConfig, completion: Completion) -> Question:
         RewardError: the rubric names something that the problem does not have.
     """
     prompt = completion.prompt
-    known = {"question": prompt.text, "answer": prompt.answer, **prompt.metadata}
+    answer = None if prompt.answer is None else shown(prompt.answer)
+    known = {"question": prompt.text, "answer": answer, **prompt.metadata}
 
     def filled(match: re.Match[str]) -> str:
         if match[1] not in known:
@@ -72,7 +74,7 @@ def ask(config: JudgeConfig, completion: Completion) -> Question:
         return _text(known[match[1]])
 
     rubric = _PLACE.sub(filled, config.rubric)
-    gold = _text(prompt.answer) if config.show_answer and prompt.answer is not None else None
+    gold = answer if config.show_answer else None
     text = well_formed(completion.text)
     parts = [rubric, prompt.text, gold, text]
     digest = hashlib.blake2b(json.dumps(parts).encode(), digest_size=6).hexdigest()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import secrets
 import shutil
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -16,11 +18,13 @@ from typing import Any
 
 from surefoot.errors import SandboxError
 from surefoot.rewards.sandbox.config import SandboxConfig
-from surefoot.rewards.sandbox.guest import filter, landlock
+from surefoot.rewards.sandbox.guest import confine, filter, landlock
 
 AUTOMATIC = ("namespaces", "bubblewrap", "seccomp")
 """The order in which 'auto' tries."""
 
+BUFFERS = 64 << 20
+"""Bytes that sockets of one program may hold in the kernel; where they could hold more, it gets none."""
 _MODULES = [
     "frames",
     "values",
@@ -28,8 +32,15 @@ _MODULES = [
     "filter",
     "landlock",
     "folder",
+    "held",
     "root",
+    "stand_ins",
     "confine",
+    "mirrors",
+    "packing",
+    "containers",
+    "wire",
+    "expectations",
     "program",
     "checker",
     "supervise",
@@ -125,15 +136,28 @@ def _bubblewrap(config: SandboxConfig) -> Backend:
     program = shutil.which("bwrap")
     if program is None:
         raise SandboxError("sandbox.isolation = 'bubblewrap' needs the program bwrap: install bubblewrap")
+    if not landlock.version():  # /proc is there, and what is in /tmp beside the program's own folder
+        raise SandboxError("sandbox.isolation = 'bubblewrap' needs Landlock (Linux 5.13 or newer, not switched off)")
     command = [program, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
     walls = _walls(config)
     for path in walls["readable"]:
         command += ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind-try", path, path]
     python = os.path.realpath(sys.executable)
-    command += ["--ro-bind-try", python, python, "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
+    command += ["--ro-bind-try", python, python, "--proc", "/proc"]
+    for device in ("/dev/null", "/dev/urandom"):  # of "--dev", "zero" and "shm" are memory that no limit counts
+        command += ["--dev-bind", device, device]
+    if _sizes(program):
+        command += ["--size", str(config.disk_mb << 20)]
+    command += ["--tmpfs", "/tmp", "--remount-ro", "/"]
     for name, value in _environment().items():
         command += ["--setenv", name, value]
     return Backend("bubblewrap", [*command, "--chdir", "/", "--", *_python()], {}, walls, "/tmp")
+
+
+@functools.lru_cache
+def _sizes(program: str) -> bool:
+    """Whether this bubblewrap limits a file system in memory: from version 0.7 on."""
+    return "--size" in subprocess.run([program, "--help"], capture_output=True, text=True, check=False).stdout
 
 
 def _docker(config: SandboxConfig) -> Backend:
@@ -166,7 +190,16 @@ def _walls(config: SandboxConfig, *, namespaces: bool = False, weak: bool = Fals
         path = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
     system = {"/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/share/zoneinfo"}
     readable = sorted({*libraries, *path, *system})  # a folder before those in it
-    return {**walls, "readable": readable, "path": path, "preload": config.preload}
+    return {**walls, "readable": readable, "path": path, "preload": config.preload, "sockets": _small_sockets()}
+
+
+def _small_sockets() -> bool:
+    """Whether the buffers of all sockets that a program may open are small: ``net.core.wmem_default`` decides."""
+    ends = socket.socketpair()
+    size = ends[0].getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    for end in ends:
+        end.close()
+    return size * confine.FILES <= BUFFERS
 
 
 def _python() -> list[str]:

@@ -43,6 +43,55 @@ print(made)
 """
 _ALLOCATE = "held = bytearray(2 << 30)\nprint('allocated')"
 _LOOP = "while True: pass"
+_DATAGRAM = """
+import socket
+seen = set()
+for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW):
+    for how in ("sendto", "sendmsg"):
+        try:
+            end = socket.socketpair(socket.AF_UNIX, kind)[0]
+            end.sendto(b"x", {path!r}) if how == "sendto" else end.sendmsg([b"x"], [], 0, {path!r})
+            seen.add("sent")
+        except OSError as error:
+            seen.add(error.strerror)
+print(*seen)
+"""
+_BESIDE = """
+import ctypes, socket
+libc, held, size = ctypes.CDLL(None), [], 0
+libc.mmap.restype = ctypes.c_void_p
+for _ in range(4):
+    start = libc.mmap(None, ctypes.c_size_t(1 << 26), 3, 0x8021, -1, 0)  # shared, without a file, filled
+    if start != ctypes.c_void_p(-1).value:
+        libc.munmap(ctypes.c_void_p(start + 4096), ctypes.c_size_t((1 << 26) - 4096))
+        size += 1 << 26
+try:
+    while size < 1 << 28:
+        held += socket.socketpair()
+        for end in held[-2:]:
+            end.setblocking(False)
+            try:
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 24)
+            except OSError:
+                pass
+            try:
+                while size < 1 << 28: size += end.send(bytes(1 << 16))
+            except BlockingIOError:
+                pass
+except OSError:
+    pass
+print(size >> 20, "MiB")
+"""
+_NAMELESS = """
+import os, time
+held, size = [], 0
+for number in range(8):
+    held.append(os.open("x", os.O_CREAT | os.O_RDWR))
+    os.unlink("x")
+    size += os.write(held[-1], bytes(1 << 23))
+time.sleep(1.0)
+print(size >> 20, "MiB")
+"""
 
 
 @dataclass(frozen=True)
@@ -56,11 +105,17 @@ class Probe:
 
 def probe(worker: Worker) -> tuple[Probe, ...]:
     """Run all probes on a worker. Takes about half a second."""
-    with tempfile.TemporaryDirectory() as name, _listener() as port:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        _listener() as port,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server,
+    ):
         folder, token = Path(name), secrets.token_hex(16)
         folder.chmod(0o777)
         (folder / "secret").write_text(token)
         (folder / "secret").chmod(0o666)
+        server.bind(str(folder / "server"))
+        (folder / "server").chmod(0o666)
         paths = [str(folder / "made"), str(folder / "secret")]
         inside = worker.backend.walls["namespaces"]
         programs: list[tuple[str, str, Callable[[Result], bool]]] = [
@@ -72,8 +127,11 @@ def probe(worker: Worker) -> tuple[Probe, ...]:
                 _WRITE.format(paths=paths, namespaces=inside),
                 lambda r: r.ok and r.stdout.startswith("refused"),
             ),
+            ("datagram", _DATAGRAM.format(path=str(folder / "server")), lambda r: "sent" not in r.stdout and r.ok),
             ("100 processes", _FORK, lambda r: r.stdout.strip() == "0"),
             ("2 GiB", _ALLOCATE, lambda r: "allocated" not in r.stdout),
+            ("memory beside", _BESIDE, lambda r: r.ok and int(r.stdout.split()[0]) <= 64),
+            ("nameless files", _NAMELESS, lambda r: not r.ok and r.status is not Ending.TIMEOUT),
         ]
         probes = [_try(worker, name, program, held) for name, program, held in programs]
         if (folder / "made").exists() or (folder / "secret").read_text() != token:

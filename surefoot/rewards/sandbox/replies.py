@@ -12,7 +12,8 @@ from surefoot.rewards.sandbox.guest.values import Unencodable, decode
 from surefoot.rewards.sandbox.limits import Limits
 from surefoot.rewards.sandbox.results import Ending, Result
 
-_OUTCOMES = {"timeout": Ending.TIMEOUT, "output": Ending.OUTPUT, "disk": Ending.DISK, "threads": Ending.FAILED}
+_OUTCOMES = {"timeout": Ending.TIMEOUT, "output": Ending.OUTPUT, "disk": Ending.DISK}
+_OUTCOMES |= {"threads": Ending.FAILED, "processes": Ending.FAILED}
 _KINDS = {"compile": Ending.COMPILE, "memory": Ending.MEMORY, "raised": Ending.FAILED}
 
 
@@ -28,8 +29,8 @@ def read_reply(reply: Mapping[str, Any], mode: str, limits: Limits) -> Result:
         seconds=reply["seconds"],
         cpu_seconds=reply["cpu"],
     )
-    if reply["outcome"] == "threads":
-        result = replace(result, text="too many threads")
+    if reply["outcome"] in ("threads", "processes"):
+        result = replace(result, text=f"too many {reply['outcome']}")
     elif result.status is Ending.FAILED:
         result = replace(result, status=_why(code, result.cpu_seconds, report, limits))
     if mode == "tests":
@@ -49,7 +50,7 @@ def _valued(result: Result, report: Mapping[str, Any]) -> Result:
     if report.get("kind") != "value":
         return replace(result, status=Ending.FAILED, text="the program ended before the function returned")
     try:
-        return replace(result, value=decode(report["value"]), returned=True)
+        return replace(result, value=decode(report["value"]), changed=decode(report.get("changed")), returned=True)
     except (Unencodable, KeyError, RecursionError) as error:
         return replace(result, status=Ending.FAILED, text=f"the function returned no plain value: {error}")
 

@@ -38,7 +38,7 @@ class Checks:
         sources: one or more pieces of code, each a test that passes where it raises nothing.
         setup: code before them; not judged.
         entry: a function that the program defines. If the tests define ``check``, it is called with that function.
-            Without an entry, every name that the tests use and nobody else defines is taken from the program.
+            A name that the tests use and do not define is taken from the program.
         stop: leave off at the first failure.
     """
 
@@ -79,6 +79,7 @@ class Result:
         cpu_seconds: of computing.
         value: what the function returned, in built-in types (a :class:`Call` only).
         returned: whether it returned at all.
+        changed: its first argument after the call, where it returned None.
         passed: for each test that was run, whether it passed (:class:`Checks` only).
         text: one line for a person on what went wrong.
     """
@@ -91,6 +92,7 @@ class Result:
     cpu_seconds: float = 0.0
     value: Any = None
     returned: bool = False
+    changed: Any = None
     passed: tuple[bool, ...] = ()
     text: str = ""
 

@@ -6,14 +6,19 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, ClassVar
+
+import numpy as np
 
 from surefoot.errors import RewardError, SurefootError
 from surefoot.rewards.base import Completion
 from surefoot.rewards.matching import validator
+from surefoot.rewards.values import one_line
 from surefoot.rewards.verifiers.base import Verifier, judged, no_answer, outside
 from surefoot.rewards.workers import Outcome, shared_pool
 from surefoot.tasks.extraction import after_thought, fenced
+from surefoot.tasks.gold import accepted
 from surefoot.types import Prompt, Score, Status
 
 _WORK = "surefoot.rewards.matching"
@@ -66,6 +71,10 @@ class Json(Verifier):
             right = bool(outcome.value)
         return judged(right, text[:1000])
 
+    def golds(self, prompt: Prompt) -> tuple[Any, ...]:
+        """The answer as it is: a list is data here, and not accepted answers."""
+        return (prompt.answer,)
+
     def wants_gold(self) -> bool:
         return self.equal
 
@@ -73,8 +82,12 @@ class Json(Verifier):
         schema = self._schema(prompt)
         if why := _trouble(schema) if schema else "":
             return f"comes with a schema that {why}"
+        try:
+            gold = _gold(prompt.answer) if self.equal else None
+        except (TypeError, ValueError) as error:
+            return f"is no JSON ({one_line(error)})"
         if self.equal and schema:
-            outcome = _followed(json.dumps(_gold(prompt.answer)), schema, self.deadline)
+            outcome = _followed(json.dumps(gold), schema, self.deadline)
             if not outcome.value:
                 return f"does not follow the schema {outcome.text}".rstrip()
         return ""
@@ -84,11 +97,24 @@ class Json(Verifier):
 
 
 def _gold(answer: Any) -> Any:
-    """A gold answer as data: a text that is JSON is read, everything else is data already."""
+    """A gold answer as data: a text that is JSON is read, everything else is data already.
+
+    Raises:
+        TypeError, ValueError: data that JSON cannot hold.
+    """
     if not isinstance(answer, str):
-        return json.loads(json.dumps(answer))
+        return json.loads(json.dumps(answer, default=_plain, allow_nan=False))
     data = _read(answer)
     return answer if data is _MISSING else data
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has for a value of a table: decimals are numbers, arrays are lists, dates and bytes are texts."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, Decimal) and value.is_finite():
+        return int(value) if value == value.to_integral_value() else float(value)
+    return accepted(value)[0]
 
 
 def _read(text: str) -> Any:

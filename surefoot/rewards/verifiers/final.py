@@ -26,6 +26,7 @@ from surefoot.errors import RewardError
 from surefoot.rewards.base import Completion
 from surefoot.rewards.verifiers.base import Verifier, gold_text, judged, no_answer
 from surefoot.tasks.extraction import after_thought, boxed, tagged
+from surefoot.tasks.gold import GoldError, accepted
 from surefoot.tasks.numerals import last_numeral, read_numeral
 from surefoot.types import Prompt, Score
 
@@ -135,8 +136,11 @@ class Tag(Verifier):
 
 
 def is_number(answer: Any) -> bool:
-    """Whether a gold answer is a number, or a text that is one."""
-    return not isinstance(answer, bool) and answer is not None and _is_number(gold_text(answer))
+    """Whether a gold answer is a number, or a text that is one, or a list of such."""
+    try:
+        return all(_is_number(text) for text in accepted(answer))
+    except GoldError:
+        return False
 
 
 def same_text(given: str, gold: str) -> bool:

@@ -54,6 +54,7 @@ class Language(Verifier):
 
     name: ClassVar[str] = "language"
     about: ClassVar[str] = "the share of words in the script of the prompt or of a given language"
+    manner: ClassVar[bool] = True
 
     language: str = ""
 

@@ -26,12 +26,14 @@ class Format(Verifier):
     Attributes:
         tags: the names of the tags, in order.
         strict: whether nothing but white space may stand outside of them.
-        opened: whether the prompt ends with the first opening tag, so that the completion must not have it.
+        opened: whether the prompt ends with the first opening tag, so that the completion must not have it. Where the
+            prompt's template is known to open a thought, that is so without being said.
         empty: whether a tag may hold nothing.
     """
 
     name: ClassVar[str] = "format"
     about: ClassVar[str] = "think and answer tags exactly once, in order, with nothing outside"
+    manner: ClassVar[bool] = True
 
     tags: tuple[str, ...] = ("think", "answer")
     strict: bool = True
@@ -46,12 +48,8 @@ class Format(Verifier):
         return False
 
     def verdict(self, completion: Completion) -> Score:
-        text = completion.text
-        if self.opened:
-            text = text if f"<{self.tags[0]}>" in text else f"<{self.tags[0]}>{text}"
-            if completion.text.count(f"<{self.tags[0]}>"):
-                return measured("well_formed", 0.0)
-        return measured("well_formed", float(self._fits(text)))
+        opens = completion.opens or (f"<{self.tags[0]}>" if self.opened else "")
+        return measured("well_formed", float(self._fits(opens + completion.text)))
 
     def _fits(self, text: str) -> bool:
         marks = [mark for tag in self.tags for mark in (f"<{tag}>", f"</{tag}>")]
@@ -81,6 +79,7 @@ class Length(Verifier):
 
     name: ClassVar[str] = "length"
     about: ClassVar[str] = "0 up to a budget, falling to -1 beyond it"
+    manner: ClassVar[bool] = True
 
     budget: int = 1024
     span: int = 1024
@@ -115,6 +114,7 @@ class Repetition(Verifier):
 
     name: ClassVar[str] = "repetition"
     about: ClassVar[str] = "0 without repetition, falling to -1"
+    manner: ClassVar[bool] = True
 
     measure: Literal["ngrams", "compression"] = "ngrams"
     size: int = 4

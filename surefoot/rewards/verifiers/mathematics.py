@@ -26,7 +26,7 @@ class Mathematics(Verifier):
     Most answers are settled by their text or as exact numbers. The others go to worker processes with a deadline each;
     one that passes it is ``Status.TIMEOUT``, one that makes the library raise is ``Status.ERROR``, and no other sample is
     touched. Towers of powers, deep nesting and answers of more than 1000 characters are wrong unless they are the gold
-    text, without being computed. What is the same beyond equal values: :mod:`surefoot.rewards.structure`.
+    text, without being computed. What is the same beyond equal values: ``docs/verdicts.md``.
 
     Attributes:
         places: where the final answer is looked for, in this order; the first place that is there counts.
@@ -34,6 +34,7 @@ class Mathematics(Verifier):
         deadline: seconds of wall time for one comparison.
         workers: processes for computer algebra; 0 for one per CPU, at most 8.
         memory: MiB of address space of each.
+        positive: letters are positive numbers, so that ``\sqrt{x^2}`` is ``x``.
     """
 
     name: ClassVar[str] = "math"
@@ -44,6 +45,7 @@ class Mathematics(Verifier):
     deadline: float = 5.0
     workers: int = 0
     memory: int = 1024
+    positive: bool = False
 
     def __post_init__(self) -> None:
         locate("math_verify", "math", "the verifier 'math'")
@@ -58,7 +60,7 @@ class Mathematics(Verifier):
     def verdict(self, completion: Completion) -> Score:
         return self.score([completion])[0]
 
-    def score(self, completions: Sequence[Completion]) -> list[Score]:
+    def verdicts(self, completions: Sequence[Completion]) -> list[Score]:
         answers = [placed_answer(completion.text, self.places) for completion in completions]
         pairs = [
             (_gold(c.prompt), answer) for c, answer in zip(completions, answers, strict=True) if answer is not None
@@ -66,9 +68,9 @@ class Mathematics(Verifier):
         settled: dict[tuple[str, str], bool | Outcome | None] = {}
         for gold, answer in pairs:
             if (gold, answer) not in settled:
-                settled[gold, answer] = decide(gold, answer, self.digits)
+                settled[gold, answer] = decide(gold, answer, self.digits, self.positive)
         open_pairs = [pair for pair, verdict in settled.items() if verdict is None]
-        jobs = [(gold, answer, self.digits) for gold, answer in open_pairs]
+        jobs = [(gold, answer, self.digits, self.positive) for gold, answer in open_pairs]
         pool = shared_pool((_WORK, "math_verify"), self.workers, self.memory)
         settled.update(zip(open_pairs, pool.run(f"{_WORK}:equal", jobs, self.deadline), strict=True))
         verdicts = iter(settled[pair] for pair in pairs)

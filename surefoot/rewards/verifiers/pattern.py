@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from surefoot.errors import RewardError
 from surefoot.rewards.base import Completion
@@ -13,6 +13,7 @@ from surefoot.rewards.matching import compiled
 from surefoot.rewards.verifiers.base import Verifier, gold_text, judged, no_answer, outside
 from surefoot.rewards.workers import Outcome, shared_pool
 from surefoot.tasks.extraction import after_thought, placed_answer
+from surefoot.tasks.gold import accepted
 from surefoot.types import Prompt, Score, Status
 
 _WORK = "surefoot.rewards.matching"
@@ -49,7 +50,7 @@ class Pattern(Verifier):
     def verdict(self, completion: Completion) -> Score:
         return self.score([completion])[0]
 
-    def score(self, completions: Sequence[Completion]) -> list[Score]:
+    def verdicts(self, completions: Sequence[Completion]) -> list[Score]:
         answers = [self._answer(completion.text) for completion in completions]
         found = [(c, answer) for c, answer in zip(completions, answers, strict=True) if answer]
         jobs = [(self.pattern or gold_text(c.prompt.answer), answer, self.case) for c, answer in found]
@@ -59,6 +60,10 @@ class Pattern(Verifier):
 
     def _answer(self, text: str) -> str | None:
         return placed_answer(text, self.places) if self.places else after_thought(text).strip()
+
+    def golds(self, prompt: Prompt) -> tuple[Any, ...]:
+        """Texts are expressions; a number or a date is what it says, character for character."""
+        return accepted(prompt.answer, re.escape) if self.wants_gold() else (prompt.answer,)
 
     def wants_gold(self) -> bool:
         return not self.pattern

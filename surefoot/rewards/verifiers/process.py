@@ -45,7 +45,7 @@ class Steps(Verifier):
     def verdict(self, completion: Completion) -> Score:
         return self.score([completion])[0]
 
-    def score(self, completions: Sequence[Completion]) -> list[Score]:
+    def verdicts(self, completions: Sequence[Completion]) -> list[Score]:
         judged = [self._steps(completion.text) for completion in completions]
         if self.final == "none":
             return [_share(steps) for steps in judged]

@@ -1,8 +1,8 @@
-"""The process of tests that are code (HumanEval, MBPP): it calls the program in the other process, and judges here.
+"""The process of tests that are code (HumanEval, MBPP): it uses the program in the other process, and judges here.
 
-A name of the program is a proxy here: its arguments go over as plain data, and so does what comes back. An object with
-an ``__eq__`` of its own, a patched ``assert``, a ``sys.exit`` or a made-up message of success stays in the other
-process, which has neither the tests nor the pipe on which the verdict leaves.
+A name that nobody defines here is asked of the program: plain data comes by value, and anything else as a stand-in
+(:mod:`.wire`, :mod:`.mirrors`). A patched ``assert``, a ``sys.exit`` or a made-up message of success stays in the
+other process, which has neither the tests nor the pipe on which the verdict leaves.
 """
 
 from __future__ import annotations
@@ -11,26 +11,57 @@ import ast
 import builtins
 import os
 import random
-from collections.abc import Callable
+import sys
 from typing import Any, NoReturn
 
+from . import expectations
 from .frames import Closed, read_frame, write_frame
-from .values import Unencodable, decode, encode
+from .mirrors import Unsupported
+from .values import Unencodable
+from .wire import Lost, Wire
 
 TESTS, VERDICT, CALLS, RETURNS = 3, 4, 5, 6
-LARGEST_VALUE = 16 << 20
-
-
-class RemoteError(Exception):
-    """The program raised something that is no ordinary exception of Python's own."""
 
 
 class Gone(BaseException):
     """The process of the program has ended. A test that catches this fails all the same."""
 
 
-class Unsupported(BaseException):
-    """A test hands the program something that is not plain data."""
+class Program(Wire):
+    """The other process; once it is lost, no test passes."""
+
+    lost = ""
+
+    def ask(self, op: str, on: Any, arguments: Any = (), options: Any = None) -> Any:
+        if self.lost:
+            raise Gone(self.lost)
+        try:
+            return super().ask(op, on, arguments, options)
+        except Lost as error:
+            self.lost = f"the program ended: {error}"
+            raise Gone(self.lost) from None
+        except Unencodable as error:
+            raise Unsupported(f"a test that hands over {error}") from None
+
+
+class Names(dict[str, Any]):
+    """What the tests find beside what they define: names of the program, then Python's own.
+
+    A program that defines ``all`` or ``len`` does not get to judge: names of Python are those of Python, but for the ones
+    that the tests are about.
+    """
+
+    def __init__(self, program: Program, about: set[str]) -> None:
+        super().__init__({name: value for name, value in vars(builtins).items() if name not in about})
+        self.program, self.about = program, about
+
+    def __missing__(self, name: str) -> Any:
+        try:
+            return self.program.ask("name", None, (name,))
+        except NameError:
+            if name in self.about:
+                return getattr(builtins, name)
+            raise KeyError(name) from None
 
 
 def main() -> NoReturn:
@@ -38,29 +69,33 @@ def main() -> NoReturn:
     job = read_frame(TESTS)
     os.close(TESTS)
     random.seed(0)
+    sys.modules["pytest"] = expectations.module()
     write_frame(VERDICT, _judge(job))
     os._exit(0)
 
 
 def _judge(job: dict[str, Any]) -> dict[str, Any]:
-    names: dict[str, Any] = {"__name__": "tests"}
-    lost: list[str] = []
     try:
-        exec(compile(job["setup"], "setup.py", "exec", dont_inherit=True), names)
+        setup = compile(job["setup"], "setup.py", "exec", dont_inherit=True)
         trees = [ast.parse(test, "tests.py") for test in job["tests"]]
     except BaseException as error:
         return {"kind": "suite", "passed": [], "text": _line(error)}
-    entry = job["entry"]
-    for name in {entry} if entry else _missing(trees, names):
-        names[name] = _proxy(name, lost)
+    program = Program(RETURNS, CALLS, guarded=True)
     passed: list[bool] = []
     kind = text = ""
     try:
         _wait_until_ready()
+        names = {"__name__": "tests", "__builtins__": Names(program, set() if job["entry"] else _about(trees))}
+        try:
+            exec(setup, names)
+        except (Gone, Unsupported):
+            raise
+        except BaseException as error:
+            return {"kind": "raised" if program.raised else "suite", "passed": [], "text": _line(error)}
         for tree in trees:
-            problem = _attempt(tree, dict(names), entry)
-            if lost:
-                raise Gone(lost[0])
+            problem = _attempt(tree, names, job["entry"], program)
+            if program.lost:
+                raise Gone(program.lost)
             passed.append(not problem[0])
             if problem[0] and not kind:
                 kind, text = problem
@@ -73,58 +108,20 @@ def _judge(job: dict[str, Any]) -> dict[str, Any]:
     return {"kind": kind, "passed": passed, "text": text}
 
 
-def _attempt(tree: ast.Module, names: dict[str, Any], entry: str | None) -> tuple[str, str]:
+def _attempt(tree: ast.Module, shared: dict[str, Any], entry: str | None, program: Program) -> tuple[str, str]:
     """Run one test: ('', '') where it passes, else what kind of failure, and its text."""
+    names = dict(shared)
     try:
         exec(compile(tree, "tests.py", "exec", dont_inherit=True), names)
         if entry and "check" in names:
-            names["check"](names[entry])
+            names["check"](program.ask("name", None, (entry,)))
     except (Gone, Unsupported):
         raise
-    except AssertionError as error:
-        return "assertion", _where(error) or str(error)[:500]
     except BaseException as error:
+        if isinstance(error, AssertionError) and not any(error is one for one in program.raised):
+            return "assertion", _where(error) or str(error)[:500]
         return "raised", _line(error)
     return "", ""
-
-
-def _proxy(name: str, lost: list[str]) -> Callable[..., Any]:
-    def call(*arguments: Any, **options: Any) -> Any:
-        try:
-            message = {"name": name, "arguments": encode(list(arguments)), "options": encode(options)}
-        except Unencodable as error:
-            raise Unsupported(f"a test calls {name} with {error}") from None
-        try:
-            write_frame(CALLS, message)
-            answer = read_frame(RETURNS, LARGEST_VALUE)
-        except (OSError, Closed) as error:
-            lost.append(f"the program ended in {name}: {error}")
-            raise Gone(lost[0]) from None
-        if not isinstance(answer, dict):
-            lost.append(f"the program answered with no value in {name}")
-            raise Gone(lost[0])
-        return _outcome(name, answer)
-
-    call.__name__ = name
-    return call
-
-
-def _outcome(name: str, answer: dict[str, Any]) -> Any:
-    """The value that the program returned; what it raised is raised here, as one of Python's own exceptions."""
-    if "value" in answer:
-        try:
-            return decode(answer["value"])
-        except Exception as error:
-            raise RemoteError(f"{name} returned {error}") from None
-    raised, text = str(answer.get("raised")), str(answer.get("text"))
-    kind = getattr(builtins, raised, None)
-    if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, AssertionError):
-        try:
-            again = kind(text)
-        except Exception:  # UnicodeDecodeError wants five arguments
-            again = RemoteError(f"{raised}: {text}")
-        raise again
-    raise RemoteError(f"{raised}: {text}")
 
 
 def _wait_until_ready() -> None:
@@ -134,18 +131,26 @@ def _wait_until_ready() -> None:
         raise Gone("the program ended before the first test") from None
 
 
-def _missing(trees: list[ast.Module], names: dict[str, Any]) -> set[str]:
-    """Names that the tests use and nobody here defines: those of the program."""
-    nodes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    stored = {node.id for node in nodes if isinstance(node.ctx, ast.Store)}
-    defined = {
-        alias.asname or alias.name.split(".")[0]
-        for tree in trees
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.Import, ast.ImportFrom))
-        for alias in node.names
-    }
-    return {node.id for node in nodes} - stored - defined - set(names) - set(dir(builtins))
+def _about(trees: list[ast.Module]) -> set[str]:
+    """Python's names that the tests take from the program: those that every test calls, where it calls nothing else.
+
+    MBPP has problems whose function is called ``sum``.
+    """
+    own = set(dir(builtins))
+    stored, called = set(), []
+    for tree in trees:
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+        stored |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id not in own}
+        # the innermost: set(sum(1, 2)) is about sum
+        called.append(
+            {
+                str(getattr(c.func, "id", ""))
+                for c in calls
+                if not any(isinstance(n, ast.Call) for a in c.args for n in ast.walk(a))
+            }
+        )
+    about = set.intersection(*called) if called else set()
+    return about & own if len(about) == 1 and not stored else set()
 
 
 def _where(error: AssertionError) -> str:

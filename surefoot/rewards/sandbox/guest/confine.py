@@ -10,10 +10,11 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import filter, kernel, landlock, root
+from . import filter, kernel, landlock, root, stand_ins
 
 Limits = Mapping[str, Any]
-FILES = 128  # open at once
+FILES = 64  # open at once: each may have a buffer in the kernel, which no other limit counts
+SIGNALS = 64  # waiting, and timers
 STACK = 64 << 20
 
 
@@ -44,23 +45,28 @@ def confine(spec: Mapping[str, Any], limits: Limits, folder: str, writable: Sequ
     set_limits(limits, alone)
     if not spec["filter"]:
         return
-    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+    # Closed to its own user, or, with Landlock against other programs, open to the supervisor that counts what it holds.
+    kernel.prctl(kernel.PR_SET_DUMPABLE, int(bool(spec["landlock"] and writable)))
     if spec["landlock"]:
         landlock.restrict([*spec["readable"], "/dev/urandom"], [*writable, "/dev/null"])
     kernel.drop_capabilities()
-    filter.install(forks=limits["processes"] > 1, own_world=bool(spec["namespaces"]))
+    stand_ins.forks = limits["processes"] > 1
+    filter.install(forks=stand_ins.forks, own_world=bool(spec["namespaces"]), sockets=bool(spec["sockets"]))
 
 
 def set_limits(limits: Limits, alone: bool) -> None:
     """The limits of the kernel; ``alone``: no other process of the machine counts under this user."""
     cpu = math.ceil(limits["cpu_seconds"])
     wanted = [
-        (resource.RLIMIT_CORE, 0, 0),
+        (resource.RLIMIT_CORE, 1, 1),  # at 0 a memory image is still piped to a program that collects them
         (resource.RLIMIT_CPU, cpu, cpu + 1),
         (resource.RLIMIT_FSIZE, limits["disk"], limits["disk"]),
         (resource.RLIMIT_NOFILE, FILES, FILES),
         (resource.RLIMIT_AS, *2 * (limits["memory"] // limits["processes"],)),
         (resource.RLIMIT_STACK, STACK, STACK),
+        (resource.RLIMIT_SIGPENDING, SIGNALS, SIGNALS),
+        (resource.RLIMIT_MEMLOCK, 0, 0),
+        (resource.RLIMIT_MSGQUEUE, 0, 0),
     ]
     if alone:
         # The zygote, its parent and the supervisor, and perhaps the tests, count under the same user.

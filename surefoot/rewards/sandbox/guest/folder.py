@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
 
 def used(folder: str, entries: int) -> tuple[int, int]:
-    """(bytes on disk, number of entries) under the folder; counting stops above ``entries``."""
-    total, seen, waiting = 0, 0, [folder]
-    while waiting and seen <= entries:
-        try:
-            with os.scandir(waiting.pop()) as found:
-                for entry in found:
+    """(bytes on disk, number of entries) under the folder; counting stops above ``entries``.
+
+    A file with several names counts once. Folders are opened one from another, so no path is too long.
+    """
+    sizes: dict[int, int] = {}
+    seen, waiting = 0, [os.open(folder, _FOLDER)]
+    try:
+        while waiting and seen <= entries:
+            here = waiting.pop()
+            try:
+                for name in os.listdir(here):
                     seen += 1
-                    state = entry.stat(follow_symlinks=False)
-                    total += state.st_blocks * 512
-                    if stat.S_ISDIR(state.st_mode):
-                        waiting.append(entry.path)
+                    with contextlib.suppress(FileNotFoundError):
+                        state = os.lstat(name, dir_fd=here)
+                        sizes[state.st_ino] = state.st_blocks * 512
+                        if stat.S_ISDIR(state.st_mode):
+                            waiting.append(_open(name, here, state.st_mode))
                     if seen > entries:
                         break
-        except OSError:  # the program moves things about, or forbids itself to read
-            continue
-    return total, seen
+            finally:
+                os.close(here)
+    finally:
+        for left in waiting:
+            os.close(left)
+    return sum(sizes.values()), seen
+
+
+def _open(name: str, above: int, mode: int) -> int:
+    """A folder that its owner has closed to itself is opened again."""
+    if mode & 0o700 != 0o700:
+        os.chmod(name, mode & 0o777 | 0o700, dir_fd=above)
+    return os.open(name, _FOLDER, dir_fd=above)
 
 
 def remove(folder: str) -> None:

@@ -7,7 +7,9 @@ prints, what its functions return and how it ends, which is what it may choose a
 from __future__ import annotations
 
 import atexit
+import builtins
 import contextlib
+import gc
 import linecache
 import os
 import random
@@ -18,11 +20,13 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from .frames import Closed, read_frame, write_frame
-from .values import decode, encode
+from .frames import read_frame, write_frame
+from .values import Unencodable, decode, encode
+from .wire import Wire
 
 SOURCE, REPORT, CALLS, RETURNS = 3, 4, 5, 6
 FILE = "program.py"
+LARGEST_STACK = 128 << 20
 
 
 def main() -> NoReturn:
@@ -31,28 +35,45 @@ def main() -> NoReturn:
     os.close(SOURCE)
     random.seed(0)
     _open_standard_files()
+    module = _module("__main__" if job["mode"] == "script" else "solution", job["source"])
+    _finish(_run(job, module.__dict__), module.__dict__)
+
+
+def _module(name: str, source: str) -> types.ModuleType:
+    """The module that ``python program.py`` would run, with its file in the folder where the program is."""
+    place = os.path.abspath(FILE)
+    with contextlib.suppress(OSError), open(place, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(source)
+    linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
     sys.argv[:] = [FILE]
-    linecache.cache[FILE] = (len(job["source"]), None, job["source"].splitlines(keepends=True), FILE)
-    _finish(_run(job))
+    sys.path.insert(0, os.path.dirname(place))
+    module = types.ModuleType(name)
+    module.__dict__.update(__file__=place, __cached__=None, __annotations__={}, __builtins__=builtins)
+    sys.modules[name] = module
+    threading.stack_size = _stack_size
+    return module
 
 
-def _run(job: Mapping[str, Any]) -> int:
+def _stack_size(size: int = 0, set_size: Any = threading.stack_size) -> int:
+    """As much as the address space has room for; a deep recursion of Python functions does not use it."""
+    return set_size(min(size, LARGEST_STACK))
+
+
+def _run(job: Mapping[str, Any], names: dict[str, Any]) -> int:
     """Execute the source and the calls; the exit code."""
-    module = types.ModuleType("__main__" if job["mode"] == "script" else "solution")
-    sys.modules[module.__name__] = module
-    names = module.__dict__
     try:
         exec(job["prelude"], names)
-        code = compile(job["source"], FILE, "exec", dont_inherit=True)
+        code = compile(job["source"].removeprefix("\ufeff"), FILE, "exec", dont_inherit=True)
     except BaseException as error:
         return _fail("compile", error)
     try:
         exec(code, names)
         if job["mode"] == "call":
-            arguments = [decode(argument) for argument in job["arguments"]]
-            write_frame(REPORT, {"kind": "value", "value": encode(resolve(names, job["name"])(*arguments))})
+            write_frame(REPORT, {"kind": "value", **_called(job, names)})
         elif job["mode"] == "tests":
-            _serve(names)
+            wire = Wire(CALLS, RETURNS, guarded=False, lookup=lambda name: resolve(names, name))
+            write_frame(RETURNS, {"ready": True})
+            wire.serve()
     except SystemExit as error:
         return _exit_code(error)
     except BaseException as error:
@@ -60,22 +81,15 @@ def _run(job: Mapping[str, Any]) -> int:
     return 0
 
 
-def _serve(names: dict[str, Any]) -> None:
-    """Answer calls until nobody asks any more."""
-    write_frame(RETURNS, {"ready": True})
-    while True:
-        try:
-            message = read_frame(CALLS)
-        except Closed:
-            return
-        try:
-            arguments, options = decode(message["arguments"]), decode(message["options"])
-            answer = {"value": encode(resolve(names, message["name"])(*arguments, **options))}
-        except MemoryError:
-            raise
-        except BaseException as error:
-            answer = {"raised": type(error).__name__, "text": str(error)[:1000]}
-        write_frame(RETURNS, answer)
+def _called(job: Mapping[str, Any], names: dict[str, Any]) -> dict[str, Any]:
+    """What the function returned; where that is nothing, also what it made of its first argument."""
+    arguments = [decode(argument) for argument in job["arguments"]]
+    value = resolve(names, job["name"])(*arguments)
+    answer = {"value": encode(value)}
+    if value is None and arguments:
+        with contextlib.suppress(Unencodable):
+            answer["changed"] = encode(arguments[0])
+    return answer
 
 
 def resolve(names: Mapping[str, Any], name: str) -> Callable[..., Any]:
@@ -110,11 +124,15 @@ def _exit_code(error: SystemExit) -> int:
     return 1
 
 
-def _finish(code: int) -> NoReturn:
-    """What Python does at its end: wait for threads, run what was registered, flush."""
+def _finish(code: int, names: dict[str, Any]) -> NoReturn:
+    """What Python does at its end: wait for threads, run what was registered, let go of objects, flush."""
     try:
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
+        for name in names:
+            if name != "__builtins__":
+                names[name] = None
+        gc.collect()
         sys.stdout.flush()
     except BaseException:
         code = code or 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import struct
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from . import kernel
 
 _ALL = kernel.NEWUSER | kernel.NEWNS | kernel.NEWPID | kernel.NEWNET | kernel.NEWIPC | kernel.NEWUTS
-_DEVICES = ("null", "zero", "urandom")
+_DEVICES = ("null", "urandom")  # not "zero": to map it is shared memory that no limit counts
 _MOUNT_SETATTR = 442
 _RECURSIVE = 0x8000
 _READ_ONLY = 1 | 2 | 4  # and no set-user-id programs, no devices
@@ -26,7 +27,7 @@ def enter(folder: str, readable: Sequence[str]) -> int:
         folder: an empty folder, on which the new root is mounted (in the new namespace only).
 
     Returns:
-        A file descriptor of the machine's /proc, for :func:`hold_processes`.
+        A file descriptor of the machine's /proc, for :func:`hold_processes` and :func:`living_below`.
 
     Raises:
         OSError: the kernel allows no namespaces here.
@@ -44,10 +45,37 @@ def enter(folder: str, readable: Sequence[str]) -> int:
 
 
 def hold_processes(proc: int) -> int:
-    """A file descriptor of the caller's process namespace; closes ``proc``."""
-    held = os.open("self/ns/pid", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
-    os.close(proc)
-    return held
+    """A file descriptor of the caller's process namespace."""
+    return os.open("self/ns/pid", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+
+
+def living_below(proc: int) -> int:
+    """How many processes descend from the caller and have not ended, by the machine's /proc: it has their numbers there.
+
+    Raises:
+        OSError: a kernel that does not list children (``CONFIG_PROC_CHILDREN``).
+    """
+    below = _children(proc, os.readlink("self", dir_fd=proc))
+    living = 0
+    while below:
+        one = below.pop()
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            living += _text(proc, f"{one}/stat").rpartition(")")[2].split()[0] != "Z"
+            below += _children(proc, one)
+    return living
+
+
+def _children(proc: int, pid: str) -> list[str]:
+    tasks = os.open(f"{pid}/task", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+    try:
+        return [one for task in os.listdir(tasks) for one in _text(tasks, f"{task}/children").split()]
+    finally:
+        os.close(tasks)
+
+
+def _text(folder: int, path: str) -> str:
+    with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder), encoding="utf-8", errors="replace") as file:
+        return file.read()
 
 
 def fresh_processes(held: int) -> None:
@@ -103,6 +131,7 @@ def _build(folder: str, readable: Sequence[str]) -> None:
             _set_read_only(inside)
     os.makedirs(folder + "/tmp", mode=0o755, exist_ok=True)
     os.mkdir(folder + "/dev", mode=0o755)
+    os.symlink("/tmp", folder + "/dev/shm")  # semaphores and shared memory have the size of the temporary folder
     for name in _DEVICES:
         os.close(os.open(f"{folder}/dev/{name}", os.O_CREAT | os.O_WRONLY, 0o666))
         kernel.mount(f"/dev/{name}", f"{folder}/dev/{name}", None, kernel.MS_BIND)

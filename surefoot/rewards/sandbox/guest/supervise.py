@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import checker, confine, folder, kernel, program, root
+from . import checker, confine, folder, held, kernel, program, root
 from .frames import LARGEST, Closed, read_exactly, read_frame, write_frame
 
 TICK = 0.05  # seconds between two looks at how full the folder is
@@ -86,7 +86,7 @@ def run(inlet: int, outlet: int, spec: Mapping[str, Any]) -> None:
             os.close(children[1].job)
         outputs = {ends[name][0]: (name, bytearray()) for name in ("stdout", "stderr", "report", "verdict")}
         watch = Watch(limits, outputs, stdin=job["stdin"].encode("latin-1"), stdin_fd=ends["stdin"][1])
-        reply = _watch(watch, children, inlet, None if spec["namespaces"] else place)
+        reply = _watch(watch, children, inlet, spec, place)
     finally:
         _end_all(spec, children)
         if not spec["namespaces"]:
@@ -140,7 +140,8 @@ def _await(children: list[Child], ends: Mapping[str, tuple[int, int]]) -> None:
             raise RuntimeError("the program could not be confined: " + (first + rest).decode(errors="replace"))
 
 
-def _watch(watch: Watch, children: list[Child], inlet: int, place: str | None) -> dict[str, Any]:
+def _watch(watch: Watch, children: list[Child], inlet: int, spec: Mapping[str, Any], place: str) -> dict[str, Any]:
+    look = _excess if not spec["namespaces"] else _crowd if watch.limits["processes"] > 1 else None
     began = time.monotonic()
     deadline = began + watch.limits["seconds"]
     poll = select.poll()
@@ -157,7 +158,7 @@ def _watch(watch: Watch, children: list[Child], inlet: int, place: str | None) -
         if remaining <= 0:
             watch.outcome = "timeout"
             break
-        wait = remaining if place is None else min(remaining, TICK)
+        wait = remaining if look is None else min(remaining, TICK)
         for fd, _ in poll.poll(wait * 1000):
             if fd == inlet:
                 raise Closed("nobody waits for the reply")
@@ -167,21 +168,36 @@ def _watch(watch: Watch, children: list[Child], inlet: int, place: str | None) -
                 _feed(watch, poll)
             elif not _drain(watch, fd):
                 poll.unregister(fd)
-        if place is not None and not watch.outcome:
-            watch.outcome = _excess(watch.limits, place, children[0].pid)
+        if look is not None and not watch.outcome:
+            watch.outcome = look(watch.limits, spec, children, place)
     seconds = time.monotonic() - began
     return _settle(watch, children[0], seconds, watch.outcome == "timeout")
 
 
-def _excess(limits: Mapping[str, Any], place: str, pid: int) -> str:
+def _crowd(limits: Mapping[str, Any], spec: Mapping[str, Any], children: list[Child], place: str) -> str:
+    """Whether there are too many processes: the kernel counts them together with threads."""
+    others = len(children) - 1  # the tests
+    return "processes" if root.living_below(spec["proc"]) > limits["processes"] + others else ""
+
+
+def _excess(limits: Mapping[str, Any], spec: Mapping[str, Any], children: list[Child], place: str) -> str:
     """The limit that is exceeded, of those that the kernel does not count here."""
-    size, entries = folder.used(place, limits["entries"])
+    pid = children[0].pid
+    with held.stopped(pid) as alive:
+        if not alive:
+            return ""
+        try:
+            size, entries = folder.used(place, limits["entries"])
+            if spec["landlock"] or not spec["filter"]:
+                size += held.deleted(pid, place, limits["disk"])
+            threads = len(os.listdir(f"/proc/{pid}/task"))
+        except OSError:
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):  # the kernel has ended it meanwhile
+                return ""
+            raise
     if size > limits["disk"] or entries > limits["entries"]:
         return "disk"
-    with contextlib.suppress(OSError):
-        if len(os.listdir(f"/proc/{pid}/task")) > limits["threads"] + 1:
-            return "threads"
-    return ""
+    return "threads" if threads > limits["threads"] + 1 else ""
 
 
 def _settle(watch: Watch, running: Child, seconds: float, late: bool) -> dict[str, Any]:

@@ -7,6 +7,8 @@ what they derive from: an object with an ``__eq__`` of its own does not survive 
 from __future__ import annotations
 
 import base64
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 DEEPEST = 200
@@ -23,8 +25,8 @@ def encode(value: Any, depth: int = 0) -> Any:
     ({'type': 'tuple', 'value': [1, {'type': 'set', 'value': [2.5]}]}, {'type': 'float', 'value': 'inf'})
 
     Raises:
-        Unencodable: the type is none of None, bool, int, float, complex, str, bytes, list, tuple, set, frozenset and
-            dict, or derived from one; or the nesting is deeper than 200.
+        Unencodable: the type is none of None, bool, int, float, complex, str, bytes, list, tuple, set, frozenset,
+            dict, Decimal and Fraction, or derived from one; or the nesting is deeper than 200.
     """
     if depth > DEEPEST:
         raise Unencodable(f"a value nested deeper than {DEEPEST}")
@@ -44,6 +46,10 @@ def encode(value: Any, depth: int = 0) -> Any:
     if isinstance(value, dict):
         pairs = [[encode(key, depth + 1), encode(item, depth + 1)] for key, item in dict.items(value)]
         return {"type": "dict", "value": pairs}
+    if isinstance(value, Decimal):
+        return {"type": "Decimal", "value": Decimal.__str__(value)}
+    if isinstance(value, Fraction):
+        return {"type": "Fraction", "value": [hex(int(value.numerator)), hex(int(value.denominator))]}
     for kind in (list, tuple, set, frozenset):
         if isinstance(value, kind):
             items = [encode(item, depth + 1) for item in kind.__iter__(value)]  # type: ignore[arg-type]
@@ -68,7 +74,7 @@ def decode(message: Any) -> Any:
         if kind == "dict":
             return {decode(key): decode(item) for key, item in value}  # type: ignore[union-attr]
         return _READERS[kind](value)  # type: ignore[index,operator]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise Unencodable(f"not a value: {type(error).__name__}: {error}") from None
 
 
@@ -82,6 +88,8 @@ _READERS = {
     "float": float,
     "complex": complex,
     "bytes": base64.b64decode,
+    "Decimal": Decimal,
+    "Fraction": lambda value: Fraction(int(value[0], 16), int(value[1], 16)),  # of a text it may be 10**10**9
     "tuple": lambda value: tuple(decode(item) for item in value),
     "set": lambda value: {decode(item) for item in value},
     "frozenset": lambda value: frozenset(decode(item) for item in value),

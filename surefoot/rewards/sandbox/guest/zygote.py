@@ -8,12 +8,13 @@ import importlib
 import os
 import select
 import signal
+import site
 import sys
 import traceback
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from . import kernel, landlock, root, supervise
+from . import kernel, landlock, root, stand_ins, supervise
 from .frames import read_frame, write_frame
 
 COMMON = """
@@ -33,6 +34,10 @@ def main(inlet: int, outlet: int) -> NoReturn:
     try:
         for name in COMMON.split():
             importlib.import_module(name)
+        for add in (site.setquit, site.setcopyright, site.sethelper):  # what -S leaves out of a script's names
+            add()
+        if spec["filter"]:
+            stand_ins.install()
         held = _enter(spec, inlet, outlet)
         for name in spec["preload"]:  # inside, for they may start threads
             importlib.import_module(name)
@@ -61,6 +66,7 @@ def _enter(spec: dict[str, Any], inlet: int, outlet: int) -> int | None:
         os.close(proc)
         os._exit(min(os.waitpid(pid, 0)[1], 1))
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    spec["proc"] = proc
     held = root.hold_processes(proc)
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     return held
