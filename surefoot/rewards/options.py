@@ -42,7 +42,7 @@ _DENIED_BEFORE = re.compile(
     r"|over|(?:any|every)thing but|all but|(?:rul(?:e|es|ed|ing) out|exclud(?:e|es|ed)|eliminat(?:e|es|ed|ing)"
     r"|reject(?:s|ed|ing)?|discard(?:s|ed|ing)?|dismiss(?:es|ed|ing)?)(?: is| are)?"
     r"|no es|no way|(?:doubt|den(?:y|ies))(?: that| if| whether)?)"
-    r"|n't|cannot|¬|\\neg)"
+    r"|n't|cannot|¬|≠|!=|\\neg?|\\neq)"
     r"\s*(?:be|choose|pick|select|possibly|go with|it's|it is|it to be)?\s*(?:both|either)?\s*(?:the\s+)?"
     r"(?:option|choice|answer|letter)?s?\s*[:(]?\s*$"
     r"|(?:不|别|別|未|非|没|勿|排除|除了|除去|除|淘汰|剔除|否定)"
@@ -54,7 +54,7 @@ _WRONG = (
     r"|too\b|untrue|invalid|no\b|absurd|unlikely|nonsense|misleading|unrelated|(?:the|an?)\s+(?:wrong|incorrect|false|worst|distractor)"
 )
 _DENIED_AFTER = re.compile(
-    r"\s*(?:option|choice)?\s*(?:(?:is|are|was|were|seems?|looks?|must be|has been|have been|can be|could be|being)\s+"
+    r"\s*(?:option|choice)?\s*(?:out\b(?! of)|(?:is|are|was|were|seems?|looks?|must be|has been|have been|can be|could be|being)\s+"
     rf"(?:(?:all|both|clearly|obviously|also|therefore|thus|definitely|simply|just|then|easily|completely)\s+)*(?:{_WRONG})"
     r"|(?:is|are|was|does|do|ca|could|wo|would|did)n't\b|(?:can|could|do|does|will|would|may|must)\s*not\b"
     r"|(?:fail|contradict|conflict|violate|ignore|miss|lack)(?:e?s|e?d)?\b|ha(?:s|ve) (?:nothing|no)\b|makes? no\b)"
