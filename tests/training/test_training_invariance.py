@@ -84,8 +84,6 @@ def gradient(
     monkeypatch: pytest.MonkeyPatch, groups: list[Group], **over: Any
 ) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
     """The gradient that the first optimiser step of an update would take, and the metrics."""
-    if over.get("algorithm", {}).get("preset") == "maxrl":  # the rewards are partial credit
-        over = merge({"algorithm": {"advantage": {"form": "mean_normalised"}}}, over)
     config = tiny(Path("unused"), **over)
     policy = load_policy(config.model)
     algorithm = config.algorithm.build()
