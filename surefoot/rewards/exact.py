@@ -10,14 +10,15 @@ import re
 from fractions import Fraction
 
 from surefoot.rewards.latex import LONGEST
-from surefoot.tasks.numerals import Numeral, read_numeral
+from surefoot.tasks.numerals import read_numeral
 
-_NUMERAL = re.compile(r"\s*[+-]?\s*(?:(?:[0-9][0-9,]*\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+\s*/\s*[0-9]+)\s*")
 _DECIMAL = re.compile(r"[+-]?[0-9]*\.([0-9]+)(?:\.\.\.)?")
 _FRAC = re.compile(r"([+-]?)\s*\\frac\s*\{\s*([+-]?[0-9.]+)\s*\}\s*\{\s*([+-]?[0-9.]+)\s*\}")
 _SCIENTIFIC = re.compile(r"([+-]?[0-9.]+)\s*\\(?:times|cdot)\s*10\s*\^\s*\{?\s*([+-]?[0-9]{1,5})\s*\}?")
 _RECURRING = re.compile(r"([+-]?)([0-9]*)\.([0-9]*)\\overline\s*\{\s*([0-9]+)\s*\}")
 _GOES_ON = re.compile(r"([+-]?)([0-9]*)\.([0-9]*?)([0-9]{1,12}?)(?:\4){1,}\.\.\.")
+
+_BARE = re.compile(r"[-+0-9.,eE/ ]+")  # money and units, which a numeral may carry, are compared with it, not dropped
 
 
 def number(text: str) -> Fraction | None:
@@ -29,7 +30,7 @@ def number(text: str) -> Fraction | None:
     if len(text) > LONGEST:
         return None
     if fraction := _FRAC.fullmatch(text):
-        above, below = _numeral(fraction[2]), _numeral(fraction[3])
+        above, below = read_numeral(fraction[2]), read_numeral(fraction[3])
         if above is None or below is None or not above.value or not below.value:
             return Fraction(0) if above and below and above.value == 0 and below.value else None
         value = above.value / below.value
@@ -40,13 +41,9 @@ def number(text: str) -> Fraction | None:
         value /= 10 ** len(part) * (10 ** len(period) - 1)
         return -value if sign == "-" else value
     scientific = _SCIENTIFIC.fullmatch(text)
-    numeral = _numeral(f"{scientific[1]}e{scientific[2]}" if scientific else text.removesuffix("..."))
+    digits = f"{scientific[1]}e{scientific[2]}" if scientific else text.removesuffix("...")
+    numeral = read_numeral(digits) if _BARE.fullmatch(digits) else None
     return numeral.value if numeral else None
-
-
-def _numeral(text: str) -> Numeral | None:
-    """A numeral with nothing beside it: units, money and words are read before (:mod:`surefoot.rewards.quantities`)."""
-    return read_numeral(text) if _NUMERAL.fullmatch(text) else None
 
 
 def _recurring(text: str) -> re.Match[str] | None:

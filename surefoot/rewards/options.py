@@ -38,23 +38,28 @@ _NO_OPTION = re.compile(
 _JOIN = re.compile(r"\s*(?:,|、|;|/|&|\+|和|与|與|及|或|,?\s*(?:and|or|nor)\b)*\s*(?:(?:option|choice)s?\s*)?", re.I)
 _AND = re.compile(r"and|or|nor|和|与|與|及|或|、|[&/]", re.I)
 _DENIED_BEFORE = re.compile(
-    r"(?:\b(?:not|never|neither|nor|except|excluding|without|non|nicht|pas|none of|other than|rather than|instead of|better than"
+    r"(?:\b(?:not|never|neither|nor|hardly|scarcely|unlikely|improbable|doubtful|avoid(?:s|ed|ing)?"
+    r"|(?:cross|strik|throw)(?:e|es|ed|ing|s)? out"
+    r"|(?:wrong|incorrect|false|worst) (?:option|answer|choice|letter)s?(?: is| are| would be)?"
+    r"|except|excluding|without|non|nicht|pas|none of|other than|rather than|instead of|better than"
     r"|over|(?:any|every)thing but|all but|(?:rul(?:e|es|ed|ing) out|exclud(?:e|es|ed)|eliminat(?:e|es|ed|ing)"
     r"|reject(?:s|ed|ing)?|discard(?:s|ed|ing)?|dismiss(?:es|ed|ing)?)(?: is| are)?"
     r"|no es|no way|(?:doubt|den(?:y|ies))(?: that| if| whether)?)"
-    r"|n't|cannot|¬|\\neg)"
-    r"\s*(?:be|choose|pick|select|possibly|go with|it's|it is|it to be)?\s*(?:both|either)?\s*(?:the\s+)?"
+    r"|n't|cannot|¬|≠|!=|\\neg?(?![a-z])|\\neq(?![a-z]))"
+    r"\s*(?:think|believe|suppose|say|expect)?\s*(?:that)?\s*(?:to)?\s*"
+    r"(?:be|choose|pick|select|possibly|go with|it's|it is|it to be)?\s*(?:both|either)?\s*(?:the\s+)?"
     r"(?:option|choice|answer|letter)?s?\s*[:(]?\s*$"
     r"|(?:不|别|別|未|非|没|勿|排除|除了|除去|除|淘汰|剔除|否定)"
     r"(?:能|会|會|可能|应当|应该|应|應該|應|该|要|是|为|為|选择|選擇|选项|選項|选|選|可以|可|掉)*\s*\(?\s*$",
     re.I,
 )
 _WRONG = (
-    r"not|wrong|incorrect|false|out\b|ruled|eliminated|excluded|rejected|discarded|dismissed|impossible|inconsistent|irrelevant"
+    r"not|wrong|incorrect|false|out\b|ruled|refuted|disprove[dn]|crossed|struck|eliminated|excluded|rejected|discarded|dismissed|impossible|inconsistent|irrelevant"
     r"|too\b|untrue|invalid|no\b|absurd|unlikely|nonsense|misleading|unrelated|(?:the|an?)\s+(?:wrong|incorrect|false|worst|distractor)"
 )
 _DENIED_AFTER = re.compile(
-    r"\s*(?:option|choice)?\s*(?:(?:is|are|was|were|seems?|looks?|must be|has been|have been|can be|could be|being)\s+"
+    r"\s+out\b|\s*\?\s*(?:no|nope|never|wrong|not)\b"
+    r"|\s*(?:option|choice)?\s*(?:(?:is|are|was|were|seems?|looks?|must be|has been|have been|can be|could be|being)\s+"
     rf"(?:(?:all|both|clearly|obviously|also|therefore|thus|definitely|simply|just|then|easily|completely)\s+)*(?:{_WRONG})"
     r"|(?:is|are|was|does|do|ca|could|wo|would|did)n't\b|(?:can|could|do|does|will|would|may|must)\s*not\b"
     r"|(?:fail|contradict|conflict|violate|ignore|miss|lack)(?:e?s|e?d)?\b|ha(?:s|ve) (?:nothing|no)\b|makes? no\b)"

@@ -68,7 +68,7 @@ _LONGEST = 20
 def plain(text: str) -> str:
     r"""Digits, signs and spaces as ASCII has them, ``½`` as ``1/2``, ``10³`` as ``10^{3}``, commands of LaTeX as one sign.
 
-    >>> plain("１，２３４"), plain(r"2½"), plain(r"1{,}000 \\times 10⁻³"), plain("−5")
+    >>> plain("１，２３４"), plain(r"2½"), plain(r"1{,}000 \times 10⁻³"), plain("−5")
     ('1,234', '2 1/2', '1,000 × 10^{-3}', '-5')
     """
     text = _REWRITES[0][0].sub(_REWRITES[0][1], text)

@@ -33,8 +33,6 @@ class Renderer:
     Attributes:
         pieces: the texts of the tokenizer's tokens.
         stop_ids: all tokens that end a completion, in order.
-
-    Attributes:
         end: the token that a demonstration ends with.
 
     Raises:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 _GAP = r"[ \t*_]{0,4}"
 _ENGLISH = (
     # The answer is, my final answer would be, the correct option: , **Final Answer:**, ANSWER -
-    r"\b(?:answer|result|solution)(?:,? (?:then|therefore|thus|hence),?)?"
+    r"(?<!wrong )(?<!incorrect )(?<!false )\b(?:answer|result|solution)(?:,? (?:then|therefore|thus|hence),?)?"
     r"(?:[ \t]++(?:choice|option|letter))?[ \t]++(?:is|was|should be|must be|would be|will be|equals|=)(?![A-Za-z])",
     r"\b(?:correct|right|best|final|appropriate)[ \t]++(?:option|choice|statement|letter)"
     r"[ \t]++(?:is|should be|must be|would be)\b",

@@ -265,11 +265,11 @@ def test_a_failure_of_the_sandbox_is_no_result_of_the_program(
 
 @at_each_level
 def test_tests_that_cannot_run_are_an_error(sandbox: Sandbox) -> None:
-    program = "def f(x): return x"
+    program = "class C: pass\ndef f(x): return x"
     for tests in (
         Checks(("assert f(1) == 1",), setup="import nothing_of_that_name"),
         Checks(("import sys\nassert f(sys)",)),
-        Checks(("class A(f): pass\nassert A",)),
+        Checks(("class A(C): pass\nassert A",)),
         Checks(("assert f(1 ==",)),
     ):
         assert sandbox.run(program, task=tests).status is Ending.ERROR

@@ -110,7 +110,7 @@ def test_padding_with_the_end_of_sequence_leaves_the_text() -> None:
 def test_a_further_stop_leaves_the_text_unless_it_is_a_part_of_it(stop: str, written: str, text: str) -> None:
     made = renderer("byte-level", stop=(stop,))
     assert made.decode(sample_of(made, written)) == text
-    assert made.stop_ids == (made.single_token(stop),)
+    assert made.stop_ids == tuple(sorted({made.end, made.single_token(stop)}))
 
 
 def test_an_added_stop_that_is_no_special_token_is_text() -> None:
@@ -123,7 +123,7 @@ def test_the_models_ends_leave_and_what_was_forced_ends_nothing() -> None:
     ends = [tokenizer.convert_tokens_to_ids(text) for text in ("<|im_end|>", "<|message|>")]
     made = Renderer(tokenizer, TaskConfig(), stop_ids=ends)
     assert [made.decode(sample_of(made, f"5{end}")) for end in ("<|im_end|>", "<|message|>", "</s>")] == ["5"] * 3
-    assert made.stop_ids == tuple(sorted(ends))
+    assert made.stop_ids == tuple(sorted({made.end, *ends}))
     forced = sample_of(made, "ab<|im_end|>", injected=np.array([False, True, True]))
     assert made.decode(forced) == "ab<|im_end|>"
 

@@ -1,4 +1,4 @@
-"""What fails in a run is counted, or stops the step under its name, for every preset: gradings, numbers that are not finite."""
+"""For every preset: gradings that fail are counted, and a number that is not finite stops the step under its name."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def test_policy_weights_that_are_not_finite_are_named(preset: str) -> None:
     learner, groups = prepared(preset)
     with torch.no_grad():
         next(learner.policy.model.parameters()).fill_(NAN)
-    with pytest.raises(NonFiniteError, match=r"step 7: the trainer's log-probability is nan|the critic's values"):
+    with pytest.raises(NonFiniteError, match=r"step 7: (the trainer's log-probability is nan|the critic's values)"):
         update(learner, groups)
 
 

@@ -31,9 +31,13 @@ def score(total: float, style: float) -> Score:
 
 
 def make_groups(
-    policy: Any, sizes: Sequence[int] = (4, 4, 3), *, seed: int = 0, eos_in_prompt: bool = False
+    policy: Any, sizes: Sequence[int] = (4, 4, 3), *, seed: int = 0, eos_in_prompt: bool = False, preset: str = ""
 ) -> list[Group]:
-    """Groups of random samples of unequal length, with the log-probabilities of these weights as behaviour."""
+    """Groups of random samples of unequal length, with the log-probabilities of these weights as behaviour.
+
+    Rewards lie between 0 and 1; they are one of the two for a preset that counts successes.
+    """
+    counts = bool(preset) and PRESETS[preset].advantage.name == "maximum_likelihood"
     rng = np.random.default_rng(seed)
     groups = []
     for g, size in enumerate(sizes):
@@ -48,6 +52,8 @@ def make_groups(
         scores = [score(float(rng.random()), float(rng.random())) for _ in samples]
         scores[0] = score(0.9 - 0.01 * g, 0.3)
         scores[-1] = score(0.1 + 0.01 * g, 0.7)
+        if counts:
+            scores = [score(float(one.total > 0.5), one.components["style"]) for one in scores]
         groups.append(Group(Prompt(f"p{g}", "?"), tuple(samples), tuple(scores), greedy=score(0.4, 0.5)))
     return groups
 
@@ -103,7 +109,7 @@ def same(have: dict[str, torch.Tensor], want: dict[str, torch.Tensor], tolerance
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_split_into_micro_batches(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    groups = make_groups(load_policy(tiny(Path("unused")).model))
+    groups = make_groups(load_policy(tiny(Path("unused")).model), preset=preset)
     options = {"algorithm": {"preset": preset}}
     # In one layout: left to itself ("auto") a batch of another size lies in another way, which rounds otherwise (2e-6).
     rows = {"layout": "right"}
@@ -117,7 +123,7 @@ def test_split_into_micro_batches(preset: str, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_layout_and_chunks(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    groups = make_groups(load_policy(tiny(Path("unused")).model))
+    groups = make_groups(load_policy(tiny(Path("unused")).model), preset=preset)
     algorithm = {"preset": preset}
     right, _ = gradient(monkeypatch, groups, algorithm=algorithm)
     for layout in ("left", "packed"):
@@ -129,7 +135,7 @@ def test_layout_and_chunks(preset: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_order_of_groups_and_of_samples(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    groups = make_groups(load_policy(tiny(Path("unused")).model))
+    groups = make_groups(load_policy(tiny(Path("unused")).model), preset=preset)
     want, _ = gradient(monkeypatch, groups, algorithm={"preset": preset})
     shuffled = [
         Group(group.prompt, tuple(reversed(group.samples)), tuple(reversed(group.scores)), group.greedy)
@@ -142,7 +148,7 @@ def test_order_of_groups_and_of_samples(preset: str, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("preset", ["ppo", "high_entropy", "grpo_process", "gspo"])
 def test_several_mini_batches_see_one_split(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first of several updates, whatever its micro-batches: the old pass, token weights and values are in play."""
-    groups = make_groups(load_policy(tiny(Path("unused")).model))
+    groups = make_groups(load_policy(tiny(Path("unused")).model), preset=preset)
     options = {"algorithm": {"preset": preset}}
     whole, _ = gradient(monkeypatch, groups, **options, train={"updates_per_step": 2, "micro_batch_tokens": 10**6})
     split, _ = gradient(monkeypatch, groups, **options, train={"updates_per_step": 2, "micro_batch_tokens": 30})
@@ -154,7 +160,7 @@ def test_several_mini_batches_see_one_split(preset: str, monkeypatch: pytest.Mon
 def test_on_policy_the_ratio_is_one_and_the_engine_agrees(
     preset: str, tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups = make_groups(load_policy(tiny(Path("unused")).model))
+    groups = make_groups(load_policy(tiny(Path("unused")).model), preset=preset)
     _, metrics = gradient(monkeypatch, groups, algorithm={"preset": preset}, train={"micro_batch_tokens": tokens})
     assert metrics["policy/ratio_max"] == 1.0
     assert metrics["policy/ratio_inverse_max"] == 1.0
@@ -168,7 +174,7 @@ def test_on_policy_the_ratio_is_one_and_the_engine_agrees(
 def test_skipped_rows_count_in_the_denominators(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A group with equal rewards has no gradient, is not computed, and still dilutes the others."""
     policy = load_policy(tiny(Path("unused")).model)
-    groups = make_groups(policy)
+    groups = make_groups(policy, preset=preset)
     flat = Group(groups[1].prompt, groups[1].samples, tuple(score(1.0, 1.0) for _ in groups[1].samples))
     with_flat = [groups[0], flat, groups[2]]
     plain = {"preset": preset} | PLAIN
@@ -215,7 +221,7 @@ def test_pad_equal_to_eos_changes_nothing_and_eos_is_trained(monkeypatch: pytest
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_batches_with_nothing_to_learn_take_no_step(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = load_policy(tiny(Path("unused")).model)
-    groups = make_groups(policy)
+    groups = make_groups(policy, preset=preset)
     options = {"algorithm": {"preset": preset} | PLAIN}
     critic = PRESETS[preset].needs_critic
     invalid = [

@@ -52,7 +52,7 @@ def shapes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 def test_shared_prompts_and_no_padding(
     preset: str, shapes: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups, algorithm = groups_of_tiny(), {"preset": preset}
+    groups, algorithm = groups_of_tiny(preset=preset), {"preset": preset}
     plain, metrics = gradient(monkeypatch, groups, algorithm=algorithm, train={"layout": "right"})
     assert not shapes
     for layout in ("packed", "shared", "auto"):

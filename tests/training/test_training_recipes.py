@@ -45,7 +45,7 @@ def parts_of(tmp_path: Path, reward: Any = None, **over: Any) -> tuple[Any, Any,
 @as_reward
 def half_of_the_prompts(prompt: str, completion: str, answer: object) -> Score:
     """Half of the prompts have right and wrong answers, the others only wrong ones."""
-    right = hash_of(prompt) % 2 == 0 and len(completion) % 2 == 0
+    right = hash_of(prompt) % 2 == 0 and hash_of(completion) % 2 == 0
     return Score(float(right), correct=right)
 
 

@@ -40,10 +40,11 @@ def main() -> NoReturn:
 
 
 def _module(name: str, source: str) -> types.ModuleType:
-    """The module that ``python program.py`` would run, with its file in the folder where the program is."""
+    """The module that ``python program.py`` would run; its file is in its folder where the program speaks of it."""
     place = os.path.abspath(FILE)
-    with contextlib.suppress(OSError), open(place, "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(source)
+    if any(word in source for word in ("__file__", "argv", FILE)):
+        with contextlib.suppress(OSError), open(place, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(source)
     linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
     sys.argv[:] = [FILE]
     sys.path.insert(0, os.path.dirname(place))
