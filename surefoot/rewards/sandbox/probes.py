@@ -104,7 +104,7 @@ class Probe:
 
 
 def probe(worker: Worker) -> tuple[Probe, ...]:
-    """Run all probes on a worker. Takes about half a second."""
+    """Run all probes on a worker. Takes about a second."""
     with (
         tempfile.TemporaryDirectory() as name,
         _listener() as port,
