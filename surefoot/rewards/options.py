@@ -54,7 +54,8 @@ _WRONG = (
     r"|too\b|untrue|invalid|no\b|absurd|unlikely|nonsense|misleading|unrelated|(?:the|an?)\s+(?:wrong|incorrect|false|worst|distractor)"
 )
 _DENIED_AFTER = re.compile(
-    r"\s*(?:option|choice)?\s*(?:out\b(?! of)|(?:is|are|was|were|seems?|looks?|must be|has been|have been|can be|could be|being)\s+"
+    r"\s*(?:option|choice)?\s*(?:out\b(?! of)"
+    r"|(?:is|are|was|were|seems?|looks?|must be|has been|have been|can be|could be|being)\s+"
     rf"(?:(?:all|both|clearly|obviously|also|therefore|thus|definitely|simply|just|then|easily|completely)\s+)*(?:{_WRONG})"
     r"|(?:is|are|was|does|do|ca|could|wo|would|did)n't\b|(?:can|could|do|does|will|would|may|must)\s*not\b"
     r"|(?:fail|contradict|conflict|violate|ignore|miss|lack)(?:e?s|e?d)?\b|ha(?:s|ve) (?:nothing|no)\b|makes? no\b)"
